@@ -1,0 +1,75 @@
+# cleanslate: collect, analyze, render. `make help` lists the targets.
+
+MODE ?= release
+PLAN ?= data/plans/demo.json
+RUNS ?= data/runs
+
+# Debian 12's packages.
+PACKAGES_BUILD = gcc libc6-dev make pkg-config libjansson-dev libgsl-dev libcairo2-dev libfreetype-dev libcurl4-openssl-dev \
+	libpcre2-dev libutf8proc-dev libdnnl-dev libssl-dev
+PACKAGES_REPORT = texlive-latex-base texlive-latex-recommended texlive-science texlive-fonts-recommended lmodern fonts-lmodern
+PACKAGES_TEST = libcmocka-dev poppler-utils
+
+.DEFAULT_GOAL := build
+.SECONDARY:
+.PHONY: help deps build report test bench format lint clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "  variables:      MODE=release|debug  PLAN=$(PLAN)  RUNS=$(RUNS)"
+
+deps: ## install what building, reports and tests need (Debian 12; as root or by sudo)
+	@tests/deps.sh $(PACKAGES_BUILD) $(PACKAGES_REPORT) $(PACKAGES_TEST)
+
+# --- building: everything under out/, debug builds in out/debug/ --------------------------------------------------------
+
+ifeq ($(MODE),debug)
+OUT = out/debug
+MODE_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DCLEANSLATE_DEBUG
+else
+OUT = out
+MODE_FLAGS = -O2 -g
+endif
+
+LIBRARIES = jansson gsl cairo-pdf cairo-ft freetype2 libcurl libpcre2-8 libcrypto
+PKG_FLAGS = $(shell pkg-config --cflags $(LIBRARIES))
+PKG_LIBS = $(shell pkg-config --libs $(LIBRARIES))
+
+CFLAGS_ALL = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wvla $(WERROR) -fopenmp $(MODE_FLAGS) -I. $(PKG_FLAGS) $(CFLAGS)
+LDLIBS_ALL = -Wl,--as-needed $(PKG_LIBS) -lutf8proc -ldnnl -fopenmp -lmvec -lm $(LDLIBS)
+
+MAINS = collect/collect.c analyze/analyze.c render/render.c
+SOURCES = $(filter-out $(MAINS),$(shell find collect analyze render -name '*.c' 2>/dev/null))
+TEST_SOURCES = $(shell find tests -name 'test_*.c')
+TEST_HELPERS = $(filter-out $(TEST_SOURCES),$(shell find tests -name '*.c'))
+
+object = $(patsubst %.c,$(OUT)/obj/%.o,$(1))
+PROGRAMS = $(OUT)/bin/collect $(OUT)/bin/analyze $(OUT)/bin/render
+TEST_PROGRAMS = $(patsubst %.c,$(OUT)/bin/%,$(TEST_SOURCES))
+ARCHIVE = $(OUT)/obj/cleanslate.a
+
+build: $(PROGRAMS) ## build the three programs into out/bin/ (MODE=debug: out/debug/bin/)
+
+$(OUT)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
+
+$(ARCHIVE): $(call object,$(SOURCES) $(TEST_HELPERS))
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(OUT)/bin/collect: $(OUT)/obj/collect/collect.o $(ARCHIVE)
+$(OUT)/bin/analyze: $(OUT)/obj/analyze/analyze.o $(ARCHIVE)
+$(OUT)/bin/render: $(OUT)/obj/render/render.o $(ARCHIVE)
+$(PROGRAMS):
+	@mkdir -p $(@D)
+	$(CC) $(MODE_FLAGS) $^ $(LDLIBS_ALL) -o $@
+
+$(OUT)/bin/tests/%: $(OUT)/obj/tests/%.o $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(CC) $(MODE_FLAGS) $^ $(LDLIBS_ALL) -lcmocka -o $@
+
+-include $(shell find $(OUT)/obj -name '*.d' 2>/dev/null)
+
+clean: ## remove out/ (never data/runs/)
+	rm -rf out

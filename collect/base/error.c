@@ -1,0 +1,94 @@
+#include "collect/base/error.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int fail(struct error *error, const char *format, ...)
+{
+    if (error->message[0])
+        return -1;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->message, sizeof error->message, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+int fail_errno(struct error *error, const char *format, ...)
+{
+    int number = errno;
+    char message[ERROR_MESSAGE_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    return fail(error, "%s: %s", message, strerror(number));
+}
+
+void die(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("cleanslate: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    exit(EXIT_CODE_FAILURE);
+}
+
+static void *not_null(void *pointer, size_t count, size_t size)
+{
+    if (!pointer && count && size)
+        die("out of memory: %zu x %zu bytes", count, size);
+    return pointer;
+}
+
+void *xmalloc(size_t size)
+{
+    return not_null(malloc(size ? size : 1), 1, size);
+}
+
+void *xcalloc(size_t count, size_t size)
+{
+    return not_null(calloc(count ? count : 1, size ? size : 1), count, size);
+}
+
+void *xrealloc(void *pointer, size_t count, size_t size)
+{
+    if (size && count > SIZE_MAX / size)
+        die("out of memory: %zu x %zu bytes", count, size);
+    return not_null(realloc(pointer, count && size ? count * size : 1), count, size);
+}
+
+char *xstrdup(const char *text)
+{
+    size_t size = strlen(text) + 1;
+    return memcpy(xmalloc(size), text, size);
+}
+
+char *xformat(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        die("cannot format \"%s\"", format);
+    char *text = xmalloc((size_t)length + 1);
+    va_start(arguments, format);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+void *xaligned(size_t count, size_t size)
+{
+    if (size && count > (SIZE_MAX - 64) / size)
+        die("out of memory: %zu x %zu bytes", count, size);
+    size_t bytes = (count * size + 63) / 64 * 64;
+    void *pointer = not_null(aligned_alloc(64, bytes ? bytes : 64), count, size);
+    return memset(pointer, 0, bytes);
+}

@@ -1,0 +1,196 @@
+#include "collect/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+char *file_read(const char *path, size_t limit, size_t *size, struct error *error)
+{
+    char *bytes = NULL;
+    struct stat status;
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0 || fstat(descriptor, &status)) {
+        fail_errno(error, "%s: cannot open", path);
+        goto out;
+    }
+    if (!S_ISREG(status.st_mode)) {
+        fail(error, "%s: not a file", path);
+        goto out;
+    }
+    if ((uintmax_t)status.st_size > limit) {
+        fail(error, "%s: %jd bytes, more than the %zu this kind of file may have", path, (intmax_t)status.st_size, limit);
+        goto out;
+    }
+    size_t capacity = (size_t)status.st_size, used = 0;
+    bytes = xmalloc(capacity + 1);
+    while (used < capacity) {
+        ssize_t got = read(descriptor, bytes + used, capacity - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            fail_errno(error, "%s: cannot read", path);
+            free(bytes);
+            bytes = NULL;
+            goto out;
+        }
+        if (got == 0)
+            break;
+        used += (size_t)got;
+    }
+    bytes[used] = '\0';
+    if (size)
+        *size = used;
+out:
+    if (descriptor >= 0)
+        close(descriptor);
+    return bytes;
+}
+
+static int write_all(int descriptor, const char *path, const char *bytes, size_t size, struct error *error)
+{
+    while (size > 0) {
+        ssize_t wrote = write(descriptor, bytes, size);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0)
+            return fail_errno(error, "%s: cannot write", path);
+        bytes += wrote;
+        size -= (size_t)wrote;
+    }
+    return 0;
+}
+
+static int sync_folder_of(const char *path, struct error *error)
+{
+    char *copy = xstrdup(path);
+    int result = 0, descriptor = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0 || fsync(descriptor))
+        result = fail_errno(error, "%s: cannot sync its folder", path);
+    if (descriptor >= 0)
+        close(descriptor);
+    free(copy);
+    return result;
+}
+
+int file_write_whole(const char *path, const void *bytes, size_t size, struct error *error)
+{
+    char *temporary = xformat("%s.%ld.tmp", path, (long)getpid());
+    int result = -1;
+    int descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor < 0) {
+        fail_errno(error, "%s: cannot create", temporary);
+        goto out;
+    }
+    if (write_all(descriptor, temporary, bytes, size, error))
+        goto out;
+    if (fsync(descriptor)) {
+        fail_errno(error, "%s: cannot write to the disk", temporary);
+        goto out;
+    }
+    if (rename(temporary, path)) {
+        fail_errno(error, "%s: cannot rename to %s", temporary, path);
+        goto out;
+    }
+    result = sync_folder_of(path, error);
+out:
+    if (descriptor >= 0)
+        close(descriptor);
+    if (result)
+        unlink(temporary);
+    free(temporary);
+    return result;
+}
+
+int file_append_line(int descriptor, const char *path, const char *line, struct error *error)
+{
+    size_t length = strlen(line);
+    char *with_end = xmalloc(length + 1);
+    memcpy(with_end, line, length);
+    with_end[length] = '\n';
+    int result = write_all(descriptor, path, with_end, length + 1, error);
+    free(with_end);
+    if (!result && fsync(descriptor))
+        result = fail_errno(error, "%s: cannot write to the disk", path);
+    return result;
+}
+
+int file_make_folder(const char *path, struct error *error)
+{
+    char *copy = xstrdup(path);
+    int result = 0;
+    for (char *slash = copy + 1; !result && slash; slash = slash ? slash + 1 : NULL) {
+        slash = strchr(slash, '/');
+        if (slash)
+            *slash = '\0';
+        if (mkdir(copy, 0777) && errno != EEXIST)
+            result = fail_errno(error, "%s: cannot make the folder", copy);
+        if (slash)
+            *slash = '/';
+        else
+            break;
+    }
+    free(copy);
+    return result;
+}
+
+bool file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static void digest_hex(EVP_MD_CTX *context, char *hex)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int length = 0;
+    if (EVP_DigestFinal_ex(context, digest, &length) != 1 || length != 32)
+        die("SHA-256 failed");
+    for (unsigned int i = 0; i < length; i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+}
+
+static EVP_MD_CTX *digest_begin(void)
+{
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    if (!context || EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1)
+        die("SHA-256 is not available");
+    return context;
+}
+
+void file_hash_bytes(const void *bytes, size_t size, char *hex)
+{
+    EVP_MD_CTX *context = digest_begin();
+    EVP_DigestUpdate(context, bytes, size);
+    digest_hex(context, hex);
+    EVP_MD_CTX_free(context);
+}
+
+int file_hash(const char *path, char *hex, struct error *error)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return fail_errno(error, "%s: cannot open", path);
+    enum { PIECE = 1 << 20 };
+    char *piece = xmalloc(PIECE);
+    EVP_MD_CTX *context = digest_begin();
+    ssize_t got;
+    while ((got = read(descriptor, piece, PIECE)) > 0)
+        EVP_DigestUpdate(context, piece, (size_t)got);
+    if (got == 0)
+        digest_hex(context, hex);
+    int result = got < 0 ? fail_errno(error, "%s: cannot read", path) : 0;
+    EVP_MD_CTX_free(context);
+    free(piece);
+    close(descriptor);
+    return result;
+}
+
+char *file_join(const char *folder, const char *name)
+{
+    size_t length = strlen(folder);
+    return xformat(length && folder[length - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
+}

@@ -1,0 +1,70 @@
+/* The plan: a JSON file (schema cleanslate.plan/1) that says what to measure. Unknown keys are errors. */
+#ifndef COLLECT_PLAN_H
+#define COLLECT_PLAN_H
+
+#include "collect/base/error.h"
+#include "collect/record/arm.h"
+#include "collect/record/rule.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PLAN_SCHEMA "cleanslate.plan/1"
+#define PLAN_BLOCKS_MAXIMUM 1000
+
+struct plan_workload {
+    const char *name;
+    const char *prompts; /* path of a prompt file */
+    int count;           /* the first so many prompts of the file; 0: all */
+    int max_new_tokens;
+    bool ignore_eos;
+};
+
+/* What is measured: the built-in engine. */
+struct plan_engine {
+    const char *target, *drafter; /* model folders; drafter NULL where no method needs one */
+    const char *device;           /* "auto", "cpu", "cuda" */
+    const char *dtype;            /* "float32", "bfloat16" */
+};
+
+/* "b16 over auto": an entry of the headline family, fixed when the first attempt begins. */
+struct plan_comparison {
+    const char *method, *baseline; /* labels as arm_method_label() writes them */
+};
+
+struct plan {
+    char *path;
+    json_t *json; /* as read; the strings below are borrowed from it */
+    const char *name, *title;
+    struct plan_engine engine;
+    double temperature;
+    int blocks;
+    int64_t seed;
+    int warmup; /* requests before the measured ones of each attempt */
+    struct plan_workload *workloads;
+    int workload_count;
+    struct arm *arms; /* every TP x concurrency x method (x budget), in the plan's order */
+    int arm_count;
+    struct plan_comparison *comparisons;
+    int comparison_count;
+    double alpha;
+    int request_limit_s; /* a request that takes longer is an error */
+    struct rule_settings rules;
+    int min_blocks; /* below: a point without an interval; rule MIN_BLOCKS */
+};
+
+/* Reads and checks the plan file. Paths inside are relative to the working directory. */
+int plan_read(const char *path, struct plan *plan, struct error *error);
+void plan_free(struct plan *plan);
+
+const struct plan_workload *plan_find_workload(const struct plan *plan, const char *name);
+
+/* The order of the arms in a block: order[arm_count] holds indices of plan->arms, sorted by a hash of (seed, block, arm's name), so
+ * that an arm that is added later moves no other. */
+void plan_arm_order(const struct plan *plan, int block, int *order);
+
+/* A shuffle of `count` prompts that depends on (seed, block, workload) alone: the same for all arms of the block. */
+void plan_prompt_order(const struct plan *plan, int block, const char *workload, int count, int *order);
+
+#endif

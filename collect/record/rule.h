@@ -1,0 +1,102 @@
+/* The validity rules: one table (rule.c), each rule with its scope, what it voids, level, default and explanation.
+ *
+ * A rule that fires gives a verdict: what it saw, against which threshold. An invalid verdict voids the rule's metrics in its scope
+ * and no more; a suspect one marks them. Rules of scope sample to attempt judge an attempt by itself, rules of scope pair an
+ * attempt beside its baseline. */
+#ifndef COLLECT_RECORD_RULE_H
+#define COLLECT_RECORD_RULE_H
+
+#include "collect/base/error.h"
+#include "collect/record/attempt.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+enum rule_scope { RULE_SAMPLE, RULE_WORKLOAD, RULE_ATTEMPT, RULE_PAIR, RULE_BLOCK, RULE_RUN };
+
+enum rule_level { RULE_VALID, RULE_NOTE, RULE_SUSPECT, RULE_INVALID };
+extern const char *const rule_level_names[]; /* "valid", "note", "suspect", "invalid" */
+
+/* What a rule voids: a bit set. */
+enum rule_metric {
+    RULE_VOIDS_NONE = 0,
+    RULE_VOIDS_TIMES = 1,   /* TPOT, tokens/s, stages, and the speedup made of them */
+    RULE_VOIDS_TAU = 2,     /* acceptance */
+    RULE_VOIDS_TTFT = 4,    /* time to first token, end-to-end */
+    RULE_VOIDS_SPEEDUP = 8, /* the comparison alone */
+    RULE_VOIDS_ALL = 15,
+};
+
+enum rule_id {
+    RULE_INCOMPLETE,
+    RULE_ZERO_TOKENS,
+    RULE_FAILED_REQUEST,
+    RULE_CONTEXT_OVERFLOW,
+    RULE_OUTPUT_SHORT,
+    RULE_ACCEPT_OUT_OF_RANGE,
+    RULE_ACCEPT_SUM,
+    RULE_OUTPUT_DIVERGES,
+    RULE_AUDIT_REGRET,
+    RULE_REPETITION,
+    RULE_COUNT
+};
+
+struct verdict {
+    enum rule_id rule;
+    enum rule_level level;
+    char *workload;             /* NULL: the whole attempt */
+    double observed, threshold; /* NaN where the rule has no number */
+    char *detail;               /* one line: what was seen, with the sample's prompt where it was one */
+};
+
+struct verdicts {
+    struct verdict *items;
+    int count;
+};
+
+/* Thresholds of a plan: {"REPETITION": 0.2}. threshold[i] is NaN where the table's default holds. */
+struct rule_settings {
+    double threshold[RULE_COUNT];
+};
+
+struct rule {
+    const char *id; /* "ZERO_TOKENS" */
+    int version;
+    enum rule_scope scope;
+    unsigned voids;           /* bit set of enum rule_metric */
+    enum rule_level level;    /* what it gives by default */
+    double threshold;         /* NaN: none */
+    bool settable;            /* a plan may change the threshold */
+    const char *explanation;  /* a sentence for the report */
+    /* One of the two: attempt rules append verdicts for `attempt` alone; pair rules for `attempt` beside `baseline`. */
+    void (*judge)(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
+    void (*judge_pair)(const struct attempt *attempt, const struct attempt *baseline, double threshold,
+                       struct verdicts *verdicts);
+};
+
+extern const struct rule rule_table[RULE_COUNT];
+
+/* The rule of that id, or -1. */
+int rule_find(const char *id);
+
+/* Reads a plan's "rules" object (NULL: none); an unknown id, or one that has no threshold, is refused. */
+int rule_settings_read(const json_t *object, const char *where, struct rule_settings *settings, struct error *error);
+
+/* Appends what the rules of scope sample, workload and attempt see. */
+void rule_judge_attempt(const struct attempt *attempt, const struct rule_settings *settings, struct verdicts *verdicts);
+
+/* Appends what the rules of scope pair see in `attempt` beside the baseline of the same block. */
+void rule_judge_pair(const struct attempt *attempt, const struct attempt *baseline, const struct rule_settings *settings,
+                     struct verdicts *verdicts);
+
+/* The worst level among verdicts that void any of `metrics` for `workload`; RULE_VALID where none does. */
+enum rule_level rule_worst(const struct verdicts *verdicts, const char *workload, unsigned metrics);
+
+/* The verdict as JSON, as the ledger and the summary carry it: rule, rule_version, level, workload, observed, threshold, detail. */
+json_t *verdict_to_json(const struct verdict *verdict);
+
+void verdicts_add(struct verdicts *verdicts, enum rule_id rule, enum rule_level level, const char *workload, double observed,
+                  double threshold, const char *format, ...) __attribute__((format(printf, 7, 8)));
+void verdicts_free(struct verdicts *verdicts);
+
+#endif
