@@ -1,0 +1,227 @@
+/* Statistics against published examples, and against values that follow from a definition by hand. */
+#include "analyze/statistics.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
+
+/* Student (1908): additional hours of sleep by two drugs, the same ten patients. */
+static const double drug_1[] = {0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0};
+static const double drug_2[] = {1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4};
+
+static void sleep_gain(double gain[10])
+{
+    for (int i = 0; i < 10; i++)
+        gain[i] = drug_2[i] - drug_1[i];
+}
+
+static void assert_near(double actual, double expected, double tolerance)
+{
+    if (!(fabs(actual - expected) <= tolerance))
+        fail_msg("%.9g is not within %g of %.9g", actual, tolerance, expected);
+}
+
+static void assert_interval(struct interval interval, double value, double low, double high, double tolerance)
+{
+    assert_near(interval.value, value, tolerance);
+    assert_near(interval.low, low, tolerance);
+    assert_near(interval.high, high, tolerance);
+}
+
+static void assert_point(struct interval interval, double value)
+{
+    assert_near(interval.value, value, 1e-12);
+    assert_true(isnan(interval.low) && isnan(interval.high));
+}
+
+static void test_t_critical(void **state)
+{
+    (void)state;
+    assert_near(statistics_t_critical(5, 0.05), 2.571, 5e-4); /* printed tables */
+    assert_near(statistics_t_critical(2, 0.05), 4.303, 5e-4);
+    assert_near(statistics_t_critical(9, 0.01), 3.250, 5e-4);
+    assert_near(statistics_t_critical(5, 0.05 / 4), 3.81, 5e-3); /* four comparisons of six blocks */
+    assert_near(statistics_t_critical(5, 0.05 / 20), 5.60, 5e-3);
+}
+
+static void test_mean_interval_of_sleep_data(void **state)
+{
+    (void)state;
+    double gain[10];
+    sleep_gain(gain);
+    struct interval interval = statistics_mean_interval(gain, 10, 0.05);
+    assert_interval(interval, 1.58, 0.7001142, 2.4598858, 1e-6);
+    assert_int_equal(interval.count, 10);
+    assert_near(statistics_mean_p(gain, 10), 0.002833, 5e-7);
+    assert_near(statistics_mean_above_p(gain, 10), 0.002833 / 2, 5e-7);
+    assert_interval(statistics_log_interval(gain, 10, 0.05), exp(1.58), exp(0.7001142), exp(2.4598858), 1e-5);
+}
+
+static void test_mean_of_too_few(void **state)
+{
+    (void)state;
+    assert_point(statistics_mean_interval((double[]){3}, 1, 0.05), 3);
+    assert_point(statistics_log_interval((double[]){0}, 1, 0.05), 1);
+    assert_true(isnan(statistics_mean_interval(NULL, 0, 0.05).value));
+    assert_true(isnan(statistics_mean_p((double[]){3}, 1)));
+}
+
+static void test_mean_without_spread(void **state)
+{
+    (void)state;
+    assert_interval(statistics_mean_interval((double[]){2, 2, 2}, 3, 0.05), 2, 2, 2, 0);
+    assert_true(statistics_mean_p((double[]){2, 2, 2}, 3) == 0);
+    assert_true(statistics_mean_p((double[]){0, 0, 0}, 3) == 1);
+    assert_true(statistics_mean_above_p((double[]){-2, -2, -2}, 3) == 1);
+}
+
+static void test_sign_flip(void **state)
+{
+    (void)state;
+    /* Fisher (1935) on Darwin's maize: 1726 of the 32768 sign patterns lie at least as far out as the plants did. */
+    static const double maize[] = {49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48};
+    assert_near(statistics_sign_flip_p(maize, COUNT(maize)), 1726.0 / 32768, 1e-12);
+    assert_near(statistics_sign_flip_p((double[]){.1, .2, .3, .4, .5, .6}, 6), 0.03125, 1e-12);
+    assert_near(statistics_sign_flip_p((double[]){1, -1}, 2), 1, 1e-12);
+    assert_true(isnan(statistics_sign_flip_p(NULL, 0)));
+    assert_true(isnan(statistics_sign_flip_p(maize, STATISTICS_SIGN_FLIP_MAXIMUM + 1)));
+}
+
+static void test_quantile_interval(void **state)
+{
+    (void)state;
+    static const double ten[] = {10, 1, 9, 2, 8, 3, 7, 4, 6, 5};
+    assert_interval(statistics_quantile_interval(ten, 10, 0.5, 0.05), 5.5, 2, 9, 1e-12); /* .97852, printed tables */
+    /* Smallest and largest of six enclose the median with 1 - 2/64 = .96875; of five with 1 - 2/32 only. */
+    assert_interval(statistics_quantile_interval(ten, 6, 0.5, 0.05), 5.5, 1, 10, 1e-12);
+    assert_true(isnan(statistics_quantile_interval(ten, 6, 0.5, 1 - 0.96876).low));
+    assert_true(isnan(statistics_quantile_interval(ten, 5, 0.5, 0.05).low));
+    assert_true(isnan(statistics_quantile_interval(ten, 10, 0.99, 0.05).high));
+    assert_true(isnan(statistics_quantile_interval(ten, 0, 0.5, 0.05).value));
+}
+
+static void test_welch_of_sleep_data(void **state)
+{
+    (void)state;
+    /* Taken as unpaired: t = 1.8608 on 17.776 degrees of freedom. */
+    struct interval interval = statistics_welch_log_interval(drug_2, 10, drug_1, 10, 0.05);
+    assert_interval(interval, exp(1.58), exp(-0.2054832), exp(3.3654832), 1e-5);
+    assert_int_equal(interval.count, 20);
+    assert_point(statistics_welch_log_interval(drug_2, 1, drug_1, 10, 0.05), exp(1.9 - 0.75));
+}
+
+/* A limit r of Fieller's interval is where Student's test of above - r below = 0 is just met. */
+static double fieller_t(const double *above, const double *below, int count, double r)
+{
+    double difference[16], sum = 0, squares = 0;
+    for (int i = 0; i < count; i++)
+        sum += difference[i] = above[i] - r * below[i];
+    for (int i = 0; i < count; i++)
+        squares += pow(difference[i] - sum / count, 2);
+    return sum / count / sqrt(squares / (count - 1) / count);
+}
+
+static void test_fieller(void **state)
+{
+    (void)state;
+    static const double above[] = {20.3, 21.1, 19.8, 20.9, 20.4, 22.0}, below[] = {10.1, 10.6, 10.2, 10.3, 9.9, 10.9};
+    struct interval interval = statistics_fieller_interval(above, below, 6, 0.05);
+    assert_near(interval.value, 124.5 / 62.0, 1e-12);
+    assert_near(fieller_t(above, below, 6, interval.low), 2.570582, 1e-6);
+    assert_near(fieller_t(above, below, 6, interval.high), -2.570582, 1e-6);
+}
+
+static void test_fieller_unbounded(void **state)
+{
+    (void)state;
+    static const double above[] = {2, 3, 4}, around_zero[] = {-1, 2, 0.5};
+    struct interval interval = statistics_fieller_interval(above, around_zero, 3, 0.05);
+    assert_near(interval.value, 6, 1e-12);
+    assert_true(isinf(interval.low) && interval.low < 0);
+    assert_true(isinf(interval.high) && interval.high > 0);
+    assert_point(statistics_fieller_interval(above, (double[]){4}, 1, 0.05), 0.5);
+}
+
+static void test_ratio_interval(void **state)
+{
+    (void)state;
+    /* r = 12 / 6; residuals 0, -1, 1; standard error sqrt(2 / 2 / 3) / 2; t(2) = 4.302653. */
+    struct interval interval = statistics_ratio_interval((double[]){2, 3, 7}, (double[]){1, 2, 3}, 3, 0.05);
+    double half = 4.302653 * sqrt(1.0 / 3) / 2;
+    assert_interval(interval, 2, 2 - half, 2 + half, 1e-6);
+    assert_point(statistics_ratio_interval((double[]){3}, (double[]){2}, 1, 0.05), 1.5);
+    assert_interval(statistics_ratio_interval((double[]){4, 7}, (double[]){4, 7}, 2, 0.05), 1, 1, 1, 0);
+}
+
+static void test_crossed_interval(void **state)
+{
+    (void)state;
+    /* Rows alone differ: the interval is Student's for the three row means. And the same of columns. */
+    static const double rows[] = {1, 1, 2, 2, 4, 4}, columns[] = {1, 2, 4, 1, 2, 4};
+    struct interval of_means = statistics_log_interval((double[]){1, 2, 4}, 3, 0.05);
+    assert_interval(statistics_crossed_log_interval(rows, 3, 2, 0.05), of_means.value, of_means.low, of_means.high,
+                    1e-6);
+    assert_interval(statistics_crossed_log_interval(columns, 2, 3, 0.05), of_means.value, of_means.low, of_means.high,
+                    1e-6);
+    /* Additive, no error: mean squares 8 of 1 and 2 of 1 degree; variance 10 / 4, degrees 10^2 / (8^2 + 2^2). */
+    static const double both[] = {0, 1.414213562373095, 2.82842712474619, 4.242640687119286};
+    double centre = 1.5 * sqrt(2), half = statistics_t_critical(100.0 / 68, 0.5) * sqrt(2.5);
+    assert_interval(statistics_crossed_log_interval(both, 2, 2, 0.5), exp(centre), exp(centre - half),
+                    exp(centre + half), 1e-6);
+    assert_point(statistics_crossed_log_interval(rows, 1, 2, 0.05), exp(1));
+}
+
+static void test_holm(void **state)
+{
+    (void)state;
+    double adjusted[4];
+    statistics_holm((double[]){0.01, 0.04, 0.03, 0.005}, 4, adjusted);
+    assert_near(adjusted[0], 0.03, 1e-12);
+    assert_near(adjusted[1], 0.06, 1e-12); /* not below that of .03 */
+    assert_near(adjusted[2], 0.06, 1e-12);
+    assert_near(adjusted[3], 0.02, 1e-12);
+    statistics_holm((double[]){0.02, NAN, 0.6}, 3, adjusted);
+    assert_near(adjusted[0], 0.06, 1e-12);
+    assert_true(isnan(adjusted[1]));
+    assert_near(adjusted[2], 1, 1e-12);
+    statistics_holm(NULL, 0, NULL);
+}
+
+static void test_unbeaten(void **state)
+{
+    (void)state;
+    /* The first two alternate, the third is clearly behind, the fourth has too few blocks to be judged. */
+    static const double logs[] = {.50, .52, .49, .51, .51, .49, .50, .52, .30, .31, .29, .30, .90, .91, NAN, NAN};
+    bool unbeaten[4];
+    statistics_unbeaten(logs, 4, 4, 3, 0.05, unbeaten);
+    assert_true(unbeaten[0] && unbeaten[1]);
+    assert_false(unbeaten[2] || unbeaten[3]);
+    statistics_unbeaten(logs, 1, 4, 3, 0.05, unbeaten);
+    assert_true(unbeaten[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_t_critical),
+        cmocka_unit_test(test_mean_interval_of_sleep_data),
+        cmocka_unit_test(test_mean_of_too_few),
+        cmocka_unit_test(test_mean_without_spread),
+        cmocka_unit_test(test_sign_flip),
+        cmocka_unit_test(test_quantile_interval),
+        cmocka_unit_test(test_welch_of_sleep_data),
+        cmocka_unit_test(test_fieller),
+        cmocka_unit_test(test_fieller_unbounded),
+        cmocka_unit_test(test_ratio_interval),
+        cmocka_unit_test(test_crossed_interval),
+        cmocka_unit_test(test_holm),
+        cmocka_unit_test(test_unbeaten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
