@@ -1,8 +1,8 @@
 /* The attempt file: one arm in one block at its n-th try, as JSON Lines (schema cleanslate.attempt/1).
  *
- * First line: the header. Then samples and telemetry, each written by one write and fsynced outside the timed region. Last
- * line: the end. A file without an end line is INCOMPLETE; a torn last line is never read as data. Everything is missing until
- * it is said: absent counts and times are -1, absent arrays NULL, and never 0. */
+ * First line: the header. Then samples and telemetry, each written by one write and fsynced outside the timed region.
+ * Last line: the end. A file without an end line is INCOMPLETE; a torn last line is never read as data. Everything is
+ * missing until it is said: absent counts and times are -1, absent arrays NULL, and never 0. */
 #ifndef COLLECT_RECORD_ATTEMPT_H
 #define COLLECT_RECORD_ATTEMPT_H
 
@@ -38,7 +38,7 @@ struct sample {
     int tokens;       /* emitted: cut at the end token or the limit */
     int first_tokens; /* tokens of the first delivery, which prefill pays for: 1 in the engine */
     int *token_ids;   /* tokens */
-    float *margins;   /* tokens: how far each chosen token's logit lay above the runner-up's */
+    float *margins;   /* tokens: how far each chosen token's logit lay above the runner-up's; NaN: unknown */
     enum finish finish;
 
     int64_t start_ns, ttft_ns, decode_ns, end_ns, stall_ns;
@@ -50,8 +50,9 @@ struct sample {
 /* How the outputs of an attempt stood up to rescoring by plain causal extension, outside all timing. */
 struct audit {
     bool done;
-    double regret_max; /* nats of logit: how far the chosen token lay below the best, at worst */
-    int64_t tokens;    /* rescored */
+    double
+        regret_max; /* nats of logit: how far the chosen token lay below the best, at worst; NaN: not a finite number */
+    int64_t tokens; /* rescored */
 };
 
 /* What one attempt says of one workload: which attempts may be pooled with it, and compared. */
@@ -75,7 +76,7 @@ struct attempt {
 
     struct sample *samples; /* in the order of the file, warm-up included */
     int sample_count;
-    bool complete;    /* an end line with status "complete" */
+    bool complete;    /* an end line with status "complete", and as many samples as it says */
     char *end_status; /* NULL where there is no end line */
     struct audit audit;
     int64_t torn_bytes; /* of a last line without its newline, not read */
@@ -87,24 +88,29 @@ void sample_free(struct sample *sample);
 /* The sample as its line in the file. A new reference. */
 json_t *sample_to_json(const struct sample *sample);
 
-/* Reads the file at `path`. Answers -1 where it is no attempt, or says something that cannot be; then `attempt` is empty. */
+/* Reads the file at `path`. Answers -1 where it is no attempt, or says something that cannot be; then `attempt` is
+ * empty. */
 int attempt_read(const char *path, struct attempt *attempt, struct error *error);
 void attempt_free(struct attempt *attempt);
 
 const struct attempt_workload *attempt_find_workload(const struct attempt *attempt, const char *workload);
 
-/* --- writing ------------------------------------------------------------------------------------------------------------ */
+/* --- writing
+ * ------------------------------------------------------------------------------------------------------------ */
 
 struct attempt_writer;
 
-/* Creates the file with its header line (type and schema are added). Refuses a path that exists. */
+/* Creates the file, in a folder that exists, with its header line (type and schema are added; the reference is taken
+ * over). Refuses a path that exists. */
 struct attempt_writer *attempt_writer_open(const char *path, json_t *header, struct error *error);
 
-/* One line more: a sample's or a telemetry's. */
+/* One line more: a sample's or a telemetry's. Takes over the reference, also where it fails; nothing can follow a
+ * failure. */
 int attempt_writer_add(struct attempt_writer *writer, json_t *line, struct error *error);
 
-/* Writes the end line, closes, and answers the file's SHA-256 in hex[FILE_HASH_SIZE]. status: "complete" or "aborted".
- * Without this call the file stays INCOMPLETE. Frees the writer either way. */
+/* Writes the end line (how many samples there are, warm-up included, and how many of them failed), closes, and answers
+ * the file's SHA-256 in hex[FILE_HASH_SIZE]. status: "complete" or "aborted". Without this call the file stays
+ * INCOMPLETE. Frees the writer either way. */
 int attempt_writer_end(struct attempt_writer *writer, const char *status, const struct audit *audit, char *hex,
                        struct error *error);
 

@@ -1,0 +1,129 @@
+#include "tests/record/fixture.h"
+
+#include "collect/base/file.h"
+#include "collect/base/json.h"
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+char *fixture_make_folder(void)
+{
+    char *folder = xformat("%s/cleanslate-XXXXXX", P_tmpdir);
+    assert_non_null(mkdtemp(folder));
+    return folder;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place)
+{
+    (void)status, (void)type, (void)place;
+    return remove(path);
+}
+
+void fixture_remove_folder(char *folder)
+{
+    assert_int_equal(nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+    free(folder);
+}
+
+void fixture_write(const char *path, const void *bytes, size_t size)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+char *fixture_read(const char *path, size_t *size)
+{
+    struct error error = {0};
+    char *bytes = file_read(path, SIZE_MAX, size, &error);
+    assert_string_equal(error.message, "");
+    return bytes;
+}
+
+static json_t *arm_to_json(const char *name)
+{
+    struct arm arm;
+    assert_true(arm_parse(name, &arm));
+    json_t *object = json_pack("{s:s, s:i, s:s, s:i}", "name", name, "tensor_parallel", arm.tensor_parallel, "method",
+                               method_names[arm.method], "concurrency", arm.concurrency);
+    if (arm.budget)
+        json_set(object, "budget", json_integer(arm.budget));
+    return object;
+}
+
+json_t *fixture_header(const char *arm, int block, int try_number)
+{
+    char *id = xformat("demo/%s/%d-%d", arm, block, try_number);
+    json_t *header =
+        json_pack("{s:s, s:o, s:i, s:i, s:i, s:s, s:s, s:{s:{s:s, s:s}, s:{s:s, s:s}}, s:{s:s, s:s, s:{s:i}, s:{s:i}}}",
+                  "id", id, "arm", arm_to_json(arm), "block", block, "try", try_number, "position", 3, "started",
+                  "2026-03-01T12:00:00Z", "boot_id", "0f2c", "workloads", "code", "cell_hash", "c1", "compare_hash",
+                  "d1", "maths", "cell_hash", "c2", "compare_hash", "d2", "source", "kind", "engine", "dtype",
+                  "float32", "drafter", "block_size", 16, "sampling", "temperature", 0);
+    assert_non_null(header);
+    free(id);
+    return header;
+}
+
+static int *copy_ints(const int *values, size_t count)
+{
+    return memcpy(xcalloc(count, sizeof *values), values, count * sizeof *values);
+}
+
+void fixture_sample(struct sample *sample, const char *workload, const char *prompt)
+{
+    static const int ids[9] = {11, 12, 13, 14, 15, 16, 17, 18, 19}, accepted[3] = {3, 2, 4};
+    static const float margins[9] = {0.1F, 2.5F, 1e-7F, 0.0F, 3.25F, 17.0F, 1.0F / 3.0F, 5.0F, 0.75F};
+    sample_init(sample);
+    sample->workload = xstrdup(workload);
+    sample->prompt = xstrdup(prompt);
+    sample->ok = true;
+    sample->asked_tokens = 9;
+    sample->asked_ignore_eos = true;
+    sample->prompt_tokens = 23;
+    sample->cached_tokens = 0;
+    sample->tokens = 9;
+    sample->first_tokens = 1;
+    sample->token_ids = copy_ints(ids, 9);
+    sample->margins = memcpy(xcalloc(9, sizeof *margins), margins, sizeof margins);
+    sample->finish = FINISH_LENGTH;
+    sample->start_ns = 1000;
+    sample->ttft_ns = 500;
+    sample->decode_ns = 4000;
+    sample->end_ns = 5600;
+    sample->stall_ns = 7;
+    sample->rounds = 3;
+    sample->accepted = copy_ints(accepted, 3);
+    for (int stage = 0; stage < STAGE_COUNT; stage++)
+        sample->stages_ns[stage] = 100 + stage;
+}
+
+void fixture_attempt(const char *path, json_t *header, const char *status)
+{
+    struct error error = {0};
+    struct attempt_writer *writer = attempt_writer_open(path, header, &error);
+    assert_non_null(writer);
+    static const char *const workloads[] = {"code", "maths"};
+    for (int i = 0; i < 2; i++) {
+        struct sample sample;
+        fixture_sample(&sample, workloads[i], "fibonacci");
+        assert_int_equal(attempt_writer_add(writer, sample_to_json(&sample), &error), 0);
+        sample_free(&sample);
+    }
+    if (status) {
+        char hex[FILE_HASH_SIZE];
+        const struct audit audit = {true, 0.0, 18};
+        assert_int_equal(attempt_writer_end(writer, status, &audit, hex, &error), 0);
+    } else {
+        attempt_writer_abandon(writer);
+    }
+}

@@ -1,0 +1,28 @@
+/* What the tests of the record build their cases from: folders that vanish again, headers, samples. */
+#ifndef TESTS_RECORD_FIXTURE_H
+#define TESTS_RECORD_FIXTURE_H
+
+#include "collect/record/attempt.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+/* A fresh folder, and its removal with all that is in it. */
+char *fixture_make_folder(void);
+void fixture_remove_folder(char *folder);
+
+/* The file's bytes replaced, or read; both fail the test where they cannot. */
+void fixture_write(const char *path, const void *bytes, size_t size);
+char *fixture_read(const char *path, size_t *size);
+
+/* A header for `arm` ("tp1-b16") with workloads "code" and "maths", float32, temperature 0, block size 16. */
+json_t *fixture_header(const char *arm, int block, int try_number);
+
+/* An ok sample of 9 tokens in 3 rounds: 1 from prefill, then 3, 2 and 4 of which 3 are emitted. All members are known.
+ */
+void fixture_sample(struct sample *sample, const char *workload, const char *prompt);
+
+/* Writes an attempt with one sample for each workload, and the end line where `status` is not NULL. */
+void fixture_attempt(const char *path, json_t *header, const char *status);
+
+#endif

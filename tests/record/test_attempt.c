@@ -1,0 +1,508 @@
+#include "collect/record/attempt.h"
+
+#include "collect/base/file.h"
+#include "collect/base/json.h"
+#include "tests/record/fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char *folder, *path;
+
+static int set_up(void **state)
+{
+    (void)state;
+    folder = fixture_make_folder();
+    path = file_join(folder, "1-1.jsonl");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(path);
+    fixture_remove_folder(folder);
+    return 0;
+}
+
+static void write_samples(const struct sample *samples, int count, const struct audit *audit)
+{
+    struct error error = {0};
+    struct attempt_writer *writer = attempt_writer_open(path, fixture_header("tp1-b16", 2, 1), &error);
+    assert_non_null(writer);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(attempt_writer_add(writer, sample_to_json(&samples[i]), &error), 0);
+    char hex[FILE_HASH_SIZE], again[FILE_HASH_SIZE];
+    assert_int_equal(attempt_writer_end(writer, "complete", audit, hex, &error), 0);
+    assert_int_equal(file_hash(path, again, &error), 0);
+    assert_string_equal(hex, again);
+}
+
+static void read_well(struct attempt *attempt)
+{
+    struct error error = {0};
+    attempt_read(path, attempt, &error);
+    assert_string_equal(error.message, "");
+}
+
+static void assert_text_equal(const char *a, const char *b)
+{
+    assert_int_equal(a == NULL, b == NULL);
+    if (a)
+        assert_string_equal(a, b);
+}
+
+static void assert_array_equal(const void *a, const void *b, int count, size_t size)
+{
+    assert_int_equal(a == NULL, b == NULL);
+    if (a)
+        assert_memory_equal(a, b, (size_t)count * size);
+}
+
+static void assert_sample_equal(const struct sample *a, const struct sample *b)
+{
+    assert_text_equal(a->workload, b->workload);
+    assert_text_equal(a->prompt, b->prompt);
+    assert_int_equal(a->warmup, b->warmup);
+    assert_int_equal(a->ok, b->ok);
+    assert_text_equal(a->error_code, b->error_code);
+    assert_int_equal(a->error_http_status, b->error_http_status);
+    assert_text_equal(a->error_message, b->error_message);
+    assert_int_equal(a->asked_tokens, b->asked_tokens);
+    assert_int_equal(a->asked_ignore_eos, b->asked_ignore_eos);
+    assert_int_equal(a->prompt_tokens, b->prompt_tokens);
+    assert_int_equal(a->cached_tokens, b->cached_tokens);
+    assert_int_equal(a->tokens, b->tokens);
+    assert_int_equal(a->first_tokens, b->first_tokens);
+    assert_array_equal(a->token_ids, b->token_ids, a->tokens, sizeof *a->token_ids);
+    assert_array_equal(a->margins, b->margins, a->tokens, sizeof *a->margins);
+    assert_int_equal(a->finish, b->finish);
+    assert_int_equal(a->start_ns, b->start_ns);
+    assert_int_equal(a->ttft_ns, b->ttft_ns);
+    assert_int_equal(a->decode_ns, b->decode_ns);
+    assert_int_equal(a->end_ns, b->end_ns);
+    assert_int_equal(a->stall_ns, b->stall_ns);
+    assert_int_equal(a->rounds, b->rounds);
+    assert_array_equal(a->accepted, b->accepted, a->rounds, sizeof *a->accepted);
+    assert_memory_equal(a->stages_ns, b->stages_ns, sizeof a->stages_ns);
+}
+
+static void make_failed(struct sample *sample)
+{
+    sample_init(sample);
+    sample->workload = xstrdup("maths");
+    sample->prompt = xstrdup("\xCF\x80 and \"quotes\"\n");
+    sample->warmup = true;
+    sample->error_code = xstrdup("CONTEXT_OVERFLOW");
+    sample->error_http_status = 400;
+    sample->error_message = xstrdup("too long");
+}
+
+static void test_samples_come_back_as_written(void **state)
+{
+    (void)state;
+    struct sample samples[4];
+    fixture_sample(&samples[0], "code", "fibonacci");
+    make_failed(&samples[1]);
+    sample_init(&samples[2]); /* nothing is known */
+    samples[2].workload = xstrdup("code");
+    samples[2].prompt = xstrdup("");
+    fixture_sample(&samples[3], "code", "largest");
+    samples[3].finish = FINISH_STOP;
+    samples[3].start_ns = samples[3].end_ns = (int64_t)1 << 53;
+    samples[3].token_ids[0] = INT32_MAX;
+    const struct audit audit = {true, 0.000123456789012345678, 18};
+    write_samples(samples, 4, &audit);
+    struct attempt attempt;
+    read_well(&attempt);
+    assert_int_equal(attempt.sample_count, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_sample_equal(&samples[i], &attempt.samples[i]);
+        sample_free(&samples[i]);
+    }
+    assert_true(attempt.audit.done);
+    assert_true(attempt.audit.regret_max == audit.regret_max);
+    assert_int_equal(attempt.audit.tokens, 18);
+    attempt_free(&attempt);
+}
+
+static void test_the_header_comes_back(void **state)
+{
+    (void)state;
+    write_samples(NULL, 0, NULL);
+    struct attempt attempt;
+    read_well(&attempt);
+    assert_string_equal(attempt.id, "demo/tp1-b16/2-1");
+    assert_string_equal(attempt.path, path);
+    assert_true(arm_equal(&attempt.arm, &(struct arm){1, METHOD_DDTREE, 16, 1}));
+    assert_int_equal(attempt.block, 2);
+    assert_int_equal(attempt.try_number, 1);
+    assert_int_equal(attempt.position, 3);
+    assert_string_equal(attempt.started, "2026-03-01T12:00:00Z");
+    assert_string_equal(attempt.boot_id, "0f2c");
+    assert_int_equal(attempt.workload_count, 2);
+    assert_string_equal(attempt_find_workload(&attempt, "maths")->cell_hash, "c2");
+    assert_string_equal(attempt_find_workload(&attempt, "maths")->compare_hash, "d2");
+    assert_null(attempt_find_workload(&attempt, "prose"));
+    assert_string_equal(json_string_value(json_object_get(json_object_get(attempt.header, "source"), "dtype")),
+                        "float32");
+    assert_true(attempt.complete);
+    assert_false(attempt.audit.done);
+    assert_true(isnan(attempt.audit.regret_max));
+    assert_int_equal(attempt.audit.tokens, ATTEMPT_ABSENT);
+    attempt_free(&attempt);
+}
+
+/* A margin or a regret that is no number must not come back as a small one. */
+static void test_what_is_not_finite_comes_back_unknown(void **state)
+{
+    (void)state;
+    struct sample sample;
+    fixture_sample(&sample, "code", "fibonacci");
+    sample.margins[3] = INFINITY;
+    sample.margins[4] = NAN;
+    const struct audit audit = {true, INFINITY, 9};
+    write_samples(&sample, 1, &audit);
+    sample_free(&sample);
+    struct attempt attempt;
+    read_well(&attempt);
+    assert_true(isnan(attempt.samples[0].margins[3]) && isnan(attempt.samples[0].margins[4]));
+    assert_true(attempt.samples[0].margins[5] == 17.0F);
+    assert_true(attempt.audit.done && isnan(attempt.audit.regret_max));
+    attempt_free(&attempt);
+}
+
+static void test_the_writer_never_writes_over(void **state)
+{
+    (void)state;
+    fixture_write(path, "precious", 8);
+    struct error error = {0};
+    assert_null(attempt_writer_open(path, fixture_header("tp1-auto", 1, 1), &error));
+    assert_non_null(strstr(error.message, "exists already"));
+    size_t size;
+    char *bytes = fixture_read(path, &size);
+    assert_string_equal(bytes, "precious");
+    free(bytes);
+}
+
+static void test_without_an_end_it_is_not_complete(void **state)
+{
+    (void)state;
+    struct attempt attempt;
+    fixture_attempt(path, fixture_header("tp1-b16", 1, 1), NULL);
+    read_well(&attempt);
+    assert_false(attempt.complete);
+    assert_null(attempt.end_status);
+    assert_int_equal(attempt.sample_count, 2);
+    attempt_free(&attempt);
+    remove(path);
+    fixture_attempt(path, fixture_header("tp1-b16", 1, 1), "aborted");
+    read_well(&attempt);
+    assert_false(attempt.complete);
+    assert_string_equal(attempt.end_status, "aborted");
+    attempt_free(&attempt);
+}
+
+static int count_newlines(const char *bytes, size_t size)
+{
+    int count = 0;
+    for (size_t i = 0; i < size; i++)
+        count += bytes[i] == '\n';
+    return count;
+}
+
+static void test_cut_at_every_byte(void **state)
+{
+    (void)state;
+    fixture_attempt(path, fixture_header("tp1-b16", 1, 1), "complete");
+    size_t size;
+    char *bytes = fixture_read(path, &size);
+    for (size_t cut = 0; cut < size; cut++) {
+        fixture_write(path, bytes, cut);
+        int lines = count_newlines(bytes, cut);
+        struct attempt attempt;
+        struct error error = {0};
+        int result = attempt_read(path, &attempt, &error);
+        assert_int_equal(result, lines ? 0 : -1);
+        assert_false(attempt.complete);
+        if (!result) {
+            const char *last = memrchr(bytes, '\n', cut);
+            assert_int_equal(attempt.torn_bytes, bytes + cut - last - 1);
+            assert_int_equal(attempt.sample_count, lines - 1);
+        }
+        attempt_free(&attempt);
+    }
+    free(bytes);
+}
+
+/* Nothing may follow the end line: whole lines are an error, a torn one is not read. */
+static void test_lines_behind_the_end(void **state)
+{
+    (void)state;
+    fixture_attempt(path, fixture_header("tp1-b16", 1, 1), "complete");
+    FILE *file = fopen(path, "a");
+    fputs("{\"type\":\"te", file);
+    fclose(file);
+    struct attempt attempt;
+    read_well(&attempt);
+    assert_true(attempt.complete);
+    assert_int_equal(attempt.torn_bytes, 11);
+    attempt_free(&attempt);
+    file = fopen(path, "a");
+    fputs("lemetry\"}\n", file);
+    fclose(file);
+    struct error error = {0};
+    assert_int_equal(attempt_read(path, &attempt, &error), -1);
+    assert_non_null(strstr(error.message, "1-1.jsonl:5: a line behind the end"));
+}
+
+static void test_what_newer_versions_add_is_ignored(void **state)
+{
+    (void)state;
+    json_t *header = fixture_header("tp1-b16", 1, 1);
+    json_set(header, "weather", json_string("fine"));
+    struct error error = {0};
+    struct attempt_writer *writer = attempt_writer_open(path, header, &error);
+    assert_int_equal(attempt_writer_add(writer, json_pack("{s:s, s:i}", "type", "telemetry", "clock", 5), &error), 0);
+    assert_int_equal(attempt_writer_add(writer, json_pack("{s:s}", "type", "omen"), &error), 0);
+    struct sample sample;
+    fixture_sample(&sample, "code", "fibonacci");
+    json_t *line = sample_to_json(&sample);
+    json_set(line, "mood", json_integer(3));
+    assert_int_equal(attempt_writer_add(writer, line, &error), 0);
+    char hex[FILE_HASH_SIZE];
+    assert_int_equal(attempt_writer_end(writer, "complete", NULL, hex, &error), 0);
+    struct attempt attempt;
+    read_well(&attempt);
+    assert_int_equal(attempt.sample_count, 1);
+    assert_sample_equal(&attempt.samples[0], &sample);
+    attempt_free(&attempt);
+    sample_free(&sample);
+}
+
+/* Replaces the member at "a.b" in `object` by the JSON text; removes it where that is NULL. */
+static void change(json_t *object, const char *key, const char *text)
+{
+    const char *dot = strchr(key, '.');
+    if (dot) {
+        char first[32];
+        snprintf(first, sizeof first, "%.*s", (int)(dot - key), key);
+        change(json_object_get(object, first), dot + 1, text);
+    } else if (text) {
+        json_set(object, key, json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL));
+    } else {
+        json_object_del(object, key);
+    }
+}
+
+/* Writes header, one sample and the end, one member of one of them changed. */
+static void write_changed(int line_number, const char *key, const char *text)
+{
+    struct sample sample;
+    fixture_sample(&sample, "code", "fibonacci");
+    json_t *header = fixture_header("tp1-b16", 1, 1);
+    json_set(header, "type", json_string("attempt"));
+    json_set(header, "schema", json_string(ATTEMPT_SCHEMA));
+    json_t *lines[3] = {header, sample_to_json(&sample),
+                        json_pack("{s:s, s:s, s:i, s:i, s:{s:f, s:i}}", "type", "end", "status", "complete", "samples",
+                                  1, "failed", 0, "audit", "regret_max", 0.0, "tokens", 9)};
+    sample_free(&sample);
+    change(lines[line_number - 1], key, text);
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < 3; i++) {
+        json_dumpf(lines[i], file, JSON_COMPACT);
+        fputc('\n', file);
+        json_decref(lines[i]);
+    }
+    fclose(file);
+}
+
+static void test_what_cannot_be_is_refused_with_its_line(void **state)
+{
+    (void)state;
+    static const struct {
+        int line;
+        const char *key, *text;
+    } cases[] = {
+        {1, "type", "\"sample\""},
+        {1, "schema", "\"cleanslate.attempt/2\""},
+        {1, "schema", NULL},
+        {1, "id", "7"},
+        {1, "id", NULL},
+        {1, "arm", "\"tp1-b16\""},
+        {1, "arm.name", "\"tp1-b8\""},
+        {1, "arm.method", "\"tree\""},
+        {1, "arm.method", "\"linear\""},
+        {1, "arm.budget", NULL},
+        {1, "arm.budget", "0"},
+        {1, "arm.budget", "99999999999"},
+        {1, "arm.tensor_parallel", "2"},
+        {1, "arm.concurrency", "1.0"},
+        {1, "block", "0"},
+        {1, "block", "-1"},
+        {1, "block", "1e0"},
+        {1, "try", NULL},
+        {1, "started", "\"yesterday\""},
+        {1, "workloads", "{}"},
+        {1, "workloads", "[]"},
+        {1, "workloads.code", "{}"},
+        {1, "workloads.code.cell_hash", "5"},
+        {1, "source", "\"engine\""},
+        {2, "type", NULL},
+        {2, "type", "1"},
+        {2, "type", "\"attempt\""},
+        {2, "workload", NULL},
+        {2, "workload", "\"prose\""},
+        {2, "prompt", "12"},
+        {2, "prompt", "\"a\\u0000b\""},
+        {2, "warmup", "0"},
+        {2, "outcome", "\"fine\""},
+        {2, "outcome", NULL},
+        {2, "error", "{}"},
+        {2, "asked", "128"},
+        {2, "asked.max_new_tokens", "-1"},
+        {2, "asked.ignore_eos", "1"},
+        {2, "prompt_tokens", "-1"},
+        {2, "prompt_tokens", "2147483648"},
+        {2, "cached_tokens", "\"0\""},
+        {2, "tokens", "8"},
+        {2, "tokens", "-1"},
+        {2, "tokens", "9.0"},
+        {2, "tokens", "9223372036854775807"},
+        {2, "first_tokens", "true"},
+        {2, "token_ids", "9"},
+        {2, "token_ids", "[1,2,3]"},
+        {2, "token_ids", "[1,2,3,4,5,6,7,8,-9]"},
+        {2, "token_ids", "[1,2,3,4,5,6,7,8,2147483648]"},
+        {2, "token_ids", "[1,2,3,4,5,6,7,8,9.5]"},
+        {2, "token_ids", "[1,2,3,4,5,6,7,8,null]"},
+        {2, "margins", "[]"},
+        {2, "margins", "[1,2,3,4,5,6,7,8,1e39]"},
+        {2, "margins", "[1,2,3,4,5,6,7,8,\"9\"]"},
+        {2, "finish", "\"tired\""},
+        {2, "start_ns", "-5"},
+        {2, "start_ns", "5601"},
+        {2, "start_ns", "1.5"},
+        {2, "end_ns", "9223372036854775807"},
+        {2, "ttft_ns", "-1"},
+        {2, "decode_ns", "[]"},
+        {2, "stall_ns", "-1"},
+        {2, "rounds", "2"},
+        {2, "rounds", "-1"},
+        {2, "accepted", "[3,2]"},
+        {2, "accepted", "[3,2,-4]"},
+        {2, "accepted", "[3,2,65537]"},
+        {2, "accepted", "{}"},
+        {2, "stages_ns", "[1,2,3,4]"},
+        {2, "stages_ns.verify", "-1"},
+        {3, "status", NULL},
+        {3, "status", "true"},
+        {3, "samples", "2"},
+        {3, "failed", "1"},
+        {3, "audit", "0"},
+        {3, "audit.regret_max", "-0.1"},
+        {3, "audit.regret_max", "\"0\""},
+        {3, "audit.tokens", "-3"},
+    };
+    write_changed(1, "weather", "1"); /* the unchanged file is well */
+    struct attempt attempt;
+    read_well(&attempt);
+    attempt_free(&attempt);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_changed(cases[i].line, cases[i].key, cases[i].text);
+        struct error error = {0};
+        if (attempt_read(path, &attempt, &error) == 0)
+            fail_msg("line %d, \"%s\": %s was read", cases[i].line, cases[i].key, cases[i].text);
+        char where[32];
+        snprintf(where, sizeof where, "1-1.jsonl:%d: ", cases[i].line);
+        if (!strstr(error.message, where))
+            fail_msg("no \"%s\" in: %s", where, error.message);
+        assert_null(strchr(error.message, '\n'));
+        assert_null(attempt.samples);
+    }
+}
+
+static void test_lines_that_are_no_json_are_refused(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "\n",
+        "{\n",
+        "[]\n",
+        "nonsense\n",
+        "{\"type\":\"sample\",\"type\":\"sample\"}\n",
+        "{\"type\":NaN}\n",
+        "{\"type\":1e999}\n",
+        "{\"type\":99999999999999999999}\n",
+        "{\"type\":\"\xff\"}\n",
+        "\xef\xbb\xbf{}\n",
+    };
+    fixture_attempt(path, fixture_header("tp1-b16", 1, 1), NULL);
+    size_t size;
+    char *bytes = fixture_read(path, &size);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        fixture_write(path, bytes, size);
+        FILE *file = fopen(path, "a");
+        fputs(lines[i], file);
+        fclose(file);
+        struct attempt attempt;
+        struct error error = {0};
+        assert_int_equal(attempt_read(path, &attempt, &error), -1);
+        assert_non_null(strstr(error.message, "1-1.jsonl:4"));
+    }
+    free(bytes);
+}
+
+static void test_deep_nesting_is_refused(void **state)
+{
+    (void)state;
+    enum { DEEP = 1 << 20 };
+    char *bytes = xmalloc(DEEP + 1);
+    memset(bytes, '[', DEEP);
+    bytes[DEEP] = '\n';
+    fixture_write(path, bytes, DEEP + 1);
+    struct attempt attempt;
+    struct error error = {0};
+    assert_int_equal(attempt_read(path, &attempt, &error), -1);
+    assert_non_null(strstr(error.message, "1-1.jsonl:1"));
+    free(bytes);
+}
+
+static void test_no_file(void **state)
+{
+    (void)state;
+    struct attempt attempt;
+    struct error error = {0};
+    assert_int_equal(attempt_read(path, &attempt, &error), -1);
+    assert_non_null(strstr(error.message, "1-1.jsonl"));
+    struct error second = {0};
+    assert_int_equal(attempt_read(folder, &attempt, &second), -1);
+    assert_non_null(strstr(second.message, "not a file"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_samples_come_back_as_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_header_comes_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_not_finite_comes_back_unknown, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_writer_never_writes_over, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_without_an_end_it_is_not_complete, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cut_at_every_byte, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lines_behind_the_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_newer_versions_add_is_ignored, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_is_refused_with_its_line, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lines_that_are_no_json_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_deep_nesting_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_file, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
