@@ -1,5 +1,5 @@
-/* tokenizer.json: byte-level BPE with added tokens, a Split pattern, NFC normalisation and a template post-processor, as Qwen's
- * tokenizers use them. What the file asks for and this module does not do is refused by name. */
+/* tokenizer.json: byte-level BPE with added tokens, a Split pattern, NFC normalisation and a template post-processor,
+ * as Qwen's tokenizers use them. What the file asks for and this module does not do is refused by name. */
 #ifndef COLLECT_ENGINE_TOKENIZER_H
 #define COLLECT_ENGINE_TOKENIZER_H
 
@@ -9,20 +9,21 @@
 
 struct tokenizer;
 
-/* Reads the file. NULL and a message where it is damaged or asks for something unsupported. Safe to use from several threads. */
+/* Reads the file. NULL and a message where it is damaged or asks for something unsupported. Safe to use from several
+ * threads. */
 struct tokenizer *tokenizer_open(const char *path, struct error *error);
 void tokenizer_close(struct tokenizer *tokenizer);
 
 /* One more than the largest token id. */
 int tokenizer_size(const struct tokenizer *tokenizer);
 
-/* Text (UTF-8; invalid bytes are refused) to ids, in *ids (free() it). Added tokens within the text are recognised. with_template: the
- * post-processor's tokens are added. Answers the number of ids, or -1. */
+/* Text (UTF-8; invalid bytes are refused) to ids, in *ids (free() it). Added tokens within the text are recognised.
+ * with_template: the post-processor's tokens are added. Answers the number of ids, or -1. */
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size, int with_template, int **ids,
                      struct error *error);
 
-/* Ids to bytes, NUL-terminated, *size (may be NULL) without the NUL; free() it. skip_special: tokens marked special are left out. Ids
- * that the file lacks are left out. The bytes may end inside a character. */
+/* Ids to bytes, NUL-terminated, *size (may be NULL) without the NUL; free() it. skip_special: tokens marked special are
+ * left out. Ids that the file lacks are left out. The bytes may end inside a character. */
 char *tokenizer_decode(const struct tokenizer *tokenizer, const int *ids, int count, int skip_special, size_t *size);
 
 /* The id of a token by its exact content (added tokens first), or -1. */

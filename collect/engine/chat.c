@@ -1,0 +1,47 @@
+#include "collect/engine/chat.h"
+
+#include "collect/base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const role_names[] = {
+    [CHAT_SYSTEM] = "system", [CHAT_USER] = "user", [CHAT_ASSISTANT] = "assistant"};
+
+static int find_last_user(const struct chat_message *messages, int count)
+{
+    int last = count - 1;
+    while (last >= 0 && messages[last].role != CHAT_USER)
+        last--;
+    return last;
+}
+
+/* What follows the last "</think>" and the newlines behind it. */
+static const char *skip_thoughts(const char *content)
+{
+    static const char end[] = "</think>";
+    const char *answer = content;
+    for (const char *found; (found = strstr(answer, end));)
+        answer = found + strlen(end);
+    return answer == content ? content : answer + strspn(answer, "\n");
+}
+
+char *chat_format(const struct chat_message *messages, int count, bool thinking)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream)
+        die("out of memory: a chat of %d messages", count);
+    int last_user = find_last_user(messages, count);
+    for (int i = 0; i < count; i++) {
+        bool past = messages[i].role == CHAT_ASSISTANT && i < last_user;
+        fprintf(stream, "<|im_start|>%s\n%s<|im_end|>\n", role_names[messages[i].role],
+                past ? skip_thoughts(messages[i].content) : messages[i].content);
+    }
+    fprintf(stream, "<|im_start|>assistant\n%s", thinking ? "" : "<think>\n\n</think>\n\n");
+    if (fclose(stream))
+        die("out of memory: a chat of %d messages", count);
+    return text;
+}
