@@ -12,6 +12,7 @@
 
 #define PLAN_SCHEMA "cleanslate.plan/1"
 #define PLAN_BLOCKS_MAXIMUM 1000
+#define PLAN_WORKLOADS_MAXIMUM 64
 
 struct plan_workload {
     const char *name;
@@ -60,8 +61,8 @@ void plan_free(struct plan *plan);
 
 const struct plan_workload *plan_find_workload(const struct plan *plan, const char *name);
 
-/* The order of the arms in a block: order[arm_count] holds indices of plan->arms, sorted by a hash of (seed, block, arm's name), so
- * that an arm that is added later moves no other. */
+/* The order of the arms in a block: order[arm_count] holds indices of plan->arms, sorted by a hash of (seed, block,
+ * arm's name), so that an arm that is added later moves no other. */
 void plan_arm_order(const struct plan *plan, int block, int *order);
 
 /* A shuffle of `count` prompts that depends on (seed, block, workload) alone: the same for all arms of the block. */

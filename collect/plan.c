@@ -1,0 +1,399 @@
+#include "collect/plan.h"
+
+#include "collect/base/json.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
+
+enum { WHERE_SIZE = 512, NAME_LENGTH_MAXIMUM = 64, MIN_BLOCKS_DEFAULT = 3 };
+
+/* The parts of the file that are read after the top level. */
+struct sections {
+    const json_t *source, *tensor_parallel, *methods, *budgets, *concurrency, *sampling, *workloads, *headline, *limits,
+        *rules;
+};
+
+struct numbers {
+    int *items;
+    int count;
+};
+
+/* --- small checks ----------------------------------------------------------------------------------------------- */
+
+/* Names become folders, file names and labels. */
+static int check_name(const char *name, const char *where, struct error *error)
+{
+    size_t length = strlen(name);
+    bool good = length > 0 && length <= NAME_LENGTH_MAXIMUM && name[0] != '.';
+    for (size_t i = 0; good && i < length; i++)
+        good = isalnum((unsigned char)name[i]) || strchr("._-", name[i]);
+    if (good)
+        return 0;
+    return fail(error, "%s: \"name\" is \"%s\"; use 1 to %d of the characters A-Z a-z 0-9 . _ - without a leading dot",
+                where, name, NAME_LENGTH_MAXIMUM);
+}
+
+static int find_word(const char *word, const char *const *words, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(words[i], word) == 0)
+            return i;
+    return -1;
+}
+
+static int refuse_word(const char *word, const char *const *words, int count, const char *where, const char *key,
+                       struct error *error)
+{
+    char list[256] = "";
+    for (int i = 0; i < count; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s\"%s\"", i ? ", " : "", words[i]);
+    return fail(error, "%s: \"%s\" is \"%s\"; it must be one of %s", where, key, word, list);
+}
+
+/* A list of different whole numbers from 1 to `maximum`. An absent list is empty. */
+static int read_numbers(const json_t *array, const char *where, const char *key, int maximum, struct numbers *numbers,
+                        struct error *error)
+{
+    size_t count = json_array_size(array);
+    if (array && !count)
+        return fail(error, "%s: \"%s\" is empty; list at least one number", where, key);
+    numbers->items = xcalloc(count, sizeof *numbers->items);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_array_get(array, i);
+        json_int_t value = json_integer_value(item);
+        if (!json_is_integer(item) || value < 1 || value > maximum)
+            return fail(error, "%s: \"%s\"[%zu] must be a whole number from 1 to %d", where, key, i, maximum);
+        for (int j = 0; j < numbers->count; j++)
+            if (numbers->items[j] == value)
+                return fail(error, "%s: \"%s\" lists %d twice; remove one", where, key, (int)value);
+        numbers->items[numbers->count++] = (int)value;
+    }
+    return 0;
+}
+
+/* Lists that a later version will take more of. */
+static int read_ones(const json_t *array, const char *where, const char *key, struct error *error)
+{
+    struct numbers numbers = {0};
+    int result = read_numbers(array, where, key, INT_MAX, &numbers, error);
+    for (int i = 0; !result && i < numbers.count; i++)
+        if (numbers.items[i] != 1)
+            result =
+                fail(error, "%s: \"%s\" asks for %d; this version supports [1] only", where, key, numbers.items[i]);
+    free(numbers.items);
+    return result;
+}
+
+/* --- sections --------------------------------------------------------------------------------------------------- */
+
+static int read_top(struct plan *plan, struct sections *sections, struct error *error)
+{
+    const char *schema = json_string_value(json_object_get(plan->json, "schema"));
+    if (!schema || strcmp(schema, PLAN_SCHEMA) != 0)
+        return fail(error, "%s: \"schema\" is %s%s%s; this program reads \"%s\"", plan->path, schema ? "\"" : "",
+                    schema ? schema : "missing", schema ? "\"" : "", PLAN_SCHEMA);
+    const struct json_field fields[] = {
+        {"schema", JSON_FIELD_STRING, &schema, true, 0, 0},
+        {"name", JSON_FIELD_STRING, &plan->name, true, 0, 0},
+        {"title", JSON_FIELD_STRING, &plan->title, false, 0, 0},
+        {"source", JSON_FIELD_OBJECT, &sections->source, true, 0, 0},
+        {"tensor_parallel", JSON_FIELD_ARRAY, &sections->tensor_parallel, false, 0, 0},
+        {"methods", JSON_FIELD_ARRAY, &sections->methods, true, 0, 0},
+        {"budgets", JSON_FIELD_ARRAY, &sections->budgets, false, 0, 0},
+        {"concurrency", JSON_FIELD_ARRAY, &sections->concurrency, false, 0, 0},
+        {"blocks", JSON_FIELD_INT, &plan->blocks, true, 1, PLAN_BLOCKS_MAXIMUM},
+        {"seed", JSON_FIELD_INT64, &plan->seed, false, 0, 0},
+        {"sampling", JSON_FIELD_OBJECT, &sections->sampling, false, 0, 0},
+        {"workloads", JSON_FIELD_ARRAY, &sections->workloads, true, 0, 0},
+        {"headline", JSON_FIELD_OBJECT, &sections->headline, false, 0, 0},
+        {"warmup", JSON_FIELD_INT, &plan->warmup, false, 0, 100},
+        {"limits", JSON_FIELD_OBJECT, &sections->limits, false, 0, 0},
+        {"rules", JSON_FIELD_OBJECT, &sections->rules, false, 0, 0},
+        {0},
+    };
+    plan->seed = 1;
+    plan->warmup = 1;
+    if (json_read_fields(plan->json, plan->path, fields, JSON_UNKNOWN_KEYS_REFUSED, error))
+        return -1;
+    if (!plan->title)
+        plan->title = plan->name;
+    return check_name(plan->name, plan->path, error);
+}
+
+static int read_source(struct plan *plan, const struct sections *sections, struct error *error)
+{
+    static const char *const kinds[] = {"engine"};
+    static const char *const devices[] = {"auto", "cpu", "cuda"};
+    static const char *const dtypes[] = {"float32", "bfloat16"};
+    struct plan_engine *engine = &plan->engine;
+    const char *kind = NULL;
+    char where[WHERE_SIZE];
+    snprintf(where, sizeof where, "%s: source", plan->path);
+    const struct json_field fields[] = {
+        {"kind", JSON_FIELD_STRING, &kind, true, 0, 0},
+        {"target", JSON_FIELD_STRING, &engine->target, true, 0, 0},
+        {"drafter", JSON_FIELD_STRING, &engine->drafter, false, 0, 0},
+        {"device", JSON_FIELD_STRING, &engine->device, false, 0, 0},
+        {"dtype", JSON_FIELD_STRING, &engine->dtype, false, 0, 0},
+        {0},
+    };
+    engine->device = "auto";
+    engine->dtype = "bfloat16";
+    kind = json_string_value(json_object_get(sections->source, "kind"));
+    if (kind && find_word(kind, kinds, LENGTH(kinds)) < 0)
+        return refuse_word(kind, kinds, LENGTH(kinds), where, "kind", error);
+    if (json_read_fields(sections->source, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error))
+        return -1;
+    if (find_word(engine->device, devices, LENGTH(devices)) < 0)
+        return refuse_word(engine->device, devices, LENGTH(devices), where, "device", error);
+    if (find_word(engine->dtype, dtypes, LENGTH(dtypes)) < 0)
+        return refuse_word(engine->dtype, dtypes, LENGTH(dtypes), where, "dtype", error);
+    return 0;
+}
+
+static int read_methods(const struct plan *plan, const json_t *array, struct numbers *methods, struct error *error)
+{
+    bool taken[METHOD_COUNT] = {false};
+    size_t count = json_array_size(array);
+    if (!count)
+        return fail(error, "%s: \"methods\" is empty; list at least one of \"auto\", \"linear\", \"ddtree\"",
+                    plan->path);
+    methods->items = xcalloc(count, sizeof *methods->items);
+    for (size_t i = 0; i < count; i++) {
+        const char *word = json_string_value(json_array_get(array, i));
+        if (!word)
+            return fail(error, "%s: \"methods\"[%zu] must be a string", plan->path, i);
+        int method = find_word(word, method_names, METHOD_COUNT);
+        if (method < 0)
+            return refuse_word(word, method_names, METHOD_COUNT, plan->path, "methods", error);
+        if (taken[method])
+            return fail(error, "%s: \"methods\" lists \"%s\" twice; remove one", plan->path, word);
+        taken[method] = true;
+        methods->items[methods->count++] = method;
+        if (method != METHOD_AUTO && !plan->engine.drafter)
+            return fail(error, "%s: method \"%s\" needs a drafter; add \"drafter\" to \"source\"", plan->path, word);
+    }
+    return 0;
+}
+
+static void make_arms(struct plan *plan, const struct numbers *methods, const struct numbers *budgets)
+{
+    plan->arms = xcalloc((size_t)methods->count + (size_t)budgets->count, sizeof *plan->arms);
+    for (int i = 0; i < methods->count; i++) {
+        bool tree = methods->items[i] == METHOD_DDTREE;
+        for (int j = 0; j < (tree ? budgets->count : 1); j++)
+            plan->arms[plan->arm_count++] = (struct arm){.tensor_parallel = 1,
+                                                         .method = (enum method)methods->items[i],
+                                                         .budget = tree ? budgets->items[j] : 0,
+                                                         .concurrency = 1};
+    }
+}
+
+static int read_arms(struct plan *plan, const struct sections *sections, struct error *error)
+{
+    struct numbers methods = {0}, budgets = {0};
+    int result = -1;
+    if (read_ones(sections->tensor_parallel, plan->path, "tensor_parallel", error) ||
+        read_ones(sections->concurrency, plan->path, "concurrency", error) ||
+        read_methods(plan, sections->methods, &methods, error) ||
+        read_numbers(sections->budgets, plan->path, "budgets", ARM_BUDGET_MAXIMUM, &budgets, error))
+        goto out;
+    bool tree = false;
+    for (int i = 0; i < methods.count; i++)
+        tree |= methods.items[i] == METHOD_DDTREE;
+    if (tree && !budgets.count)
+        fail(error, "%s: method \"ddtree\" needs budgets; add \"budgets\": [16], for example", plan->path);
+    else if (!tree && budgets.count)
+        fail(error, "%s: \"budgets\" belong to method \"ddtree\"; add it to \"methods\" or remove them", plan->path);
+    else
+        result = 0;
+    if (!result)
+        make_arms(plan, &methods, &budgets);
+out:
+    free(methods.items);
+    free(budgets.items);
+    return result;
+}
+
+static int read_sampling(struct plan *plan, const struct sections *sections, struct error *error)
+{
+    char where[WHERE_SIZE];
+    snprintf(where, sizeof where, "%s: sampling", plan->path);
+    const struct json_field fields[] = {{"temperature", JSON_FIELD_DOUBLE, &plan->temperature, false, 0, 0}, {0}};
+    if (!sections->sampling)
+        return 0;
+    if (json_read_fields(sections->sampling, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error))
+        return -1;
+    if (plan->temperature != 0)
+        return fail(error, "%s: \"temperature\" is %g; this version supports 0 only", where, plan->temperature);
+    return 0;
+}
+
+static int read_workload(struct plan *plan, const json_t *object, struct error *error)
+{
+    struct plan_workload *workload = &plan->workloads[plan->workload_count];
+    const json_t *context = NULL;
+    char where[WHERE_SIZE];
+    snprintf(where, sizeof where, "%s: workloads[%d]", plan->path, plan->workload_count);
+    const struct json_field fields[] = {
+        {"name", JSON_FIELD_STRING, &workload->name, true, 0, 0},
+        {"prompts", JSON_FIELD_STRING, &workload->prompts, true, 0, 0},
+        {"count", JSON_FIELD_INT, &workload->count, false, 0, 1000000},
+        {"max_new_tokens", JSON_FIELD_INT, &workload->max_new_tokens, true, 2, 1 << 20},
+        {"ignore_eos", JSON_FIELD_BOOL, &workload->ignore_eos, false, 0, 0},
+        {"context", JSON_FIELD_ANY, &context, false, 0, 0},
+        {0},
+    };
+    if (json_read_fields(object, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error) ||
+        check_name(workload->name, where, error))
+        return -1;
+    if (context)
+        return fail(error, "%s: \"context\" must be null; this version fills no prompt up", where);
+    if (plan_find_workload(plan, workload->name))
+        return fail(error, "%s: the name \"%s\" is taken; give each workload its own", where, workload->name);
+    plan->workload_count++;
+    return 0;
+}
+
+static int read_workloads(struct plan *plan, const struct sections *sections, struct error *error)
+{
+    size_t count = json_array_size(sections->workloads);
+    if (!count)
+        return fail(error, "%s: \"workloads\" is empty; describe at least one", plan->path);
+    if (count > PLAN_WORKLOADS_MAXIMUM)
+        return fail(error, "%s: %zu workloads; a plan may have up to %d", plan->path, count, PLAN_WORKLOADS_MAXIMUM);
+    plan->workloads = xcalloc(count, sizeof *plan->workloads);
+    for (size_t i = 0; i < count; i++)
+        if (read_workload(plan, json_array_get(sections->workloads, i), error))
+            return -1;
+    return 0;
+}
+
+/* Whether the plan has an arm that the tables call so. */
+static bool has_label(const struct plan *plan, const char *label)
+{
+    char name[ARM_NAME_SIZE];
+    for (int i = 0; i < plan->arm_count; i++)
+        if (strcmp(arm_method_label(&plan->arms[i], name), label) == 0)
+            return true;
+    return false;
+}
+
+/* Reports compare everything with auto, and trees with linear. */
+static bool may_compare(const char *method, const char *baseline)
+{
+    bool tree = strcmp(method, "auto") != 0 && strcmp(method, "linear") != 0;
+    return strcmp(method, "auto") != 0 && (strcmp(baseline, "auto") == 0 || (tree && strcmp(baseline, "linear") == 0));
+}
+
+static int read_comparison(struct plan *plan, const json_t *pair, const char *where, struct error *error)
+{
+    int at = plan->comparison_count;
+    struct plan_comparison *comparison = &plan->comparisons[at];
+    comparison->method = json_string_value(json_array_get(pair, 0));
+    comparison->baseline = json_string_value(json_array_get(pair, 1));
+    if (json_array_size(pair) != 2 || !comparison->method || !comparison->baseline)
+        return fail(error, "%s: comparisons[%d] must be a pair such as [\"b16\", \"auto\"]", where, at);
+    const char *const labels[] = {comparison->method, comparison->baseline};
+    for (int i = 0; i < 2; i++)
+        if (!has_label(plan, labels[i]))
+            return fail(error, "%s: comparisons[%d] names \"%s\", which the plan does not measure", where, at,
+                        labels[i]);
+    if (!may_compare(comparison->method, comparison->baseline))
+        return fail(error, "%s: comparisons[%d]: \"%s\" over \"%s\"; compare with \"auto\", or a tree with \"linear\"",
+                    where, at, comparison->method, comparison->baseline);
+    for (int i = 0; i < at; i++)
+        if (strcmp(plan->comparisons[i].method, comparison->method) == 0 &&
+            strcmp(plan->comparisons[i].baseline, comparison->baseline) == 0)
+            return fail(error, "%s: comparisons[%d] repeats comparisons[%d]; remove one", where, at, i);
+    plan->comparison_count++;
+    return 0;
+}
+
+static int read_headline(struct plan *plan, const struct sections *sections, struct error *error)
+{
+    const json_t *comparisons = NULL;
+    char where[WHERE_SIZE];
+    snprintf(where, sizeof where, "%s: headline", plan->path);
+    const struct json_field fields[] = {
+        {"comparisons", JSON_FIELD_ARRAY, &comparisons, true, 0, 0},
+        {"alpha", JSON_FIELD_DOUBLE, &plan->alpha, false, 1e-6, 0.5},
+        {0},
+    };
+    plan->alpha = 0.05;
+    if (!sections->headline)
+        return 0;
+    if (json_read_fields(sections->headline, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error))
+        return -1;
+    plan->comparisons = xcalloc(json_array_size(comparisons), sizeof *plan->comparisons);
+    for (size_t i = 0; i < json_array_size(comparisons); i++)
+        if (read_comparison(plan, json_array_get(comparisons, i), where, error))
+            return -1;
+    return 0;
+}
+
+static int read_limits(struct plan *plan, const struct sections *sections, struct error *error)
+{
+    /* silence_s and start_s bound a server; an engine of our own has neither a first byte to wait for nor a start. */
+    int silence_s = 60, start_s = 900;
+    char where[WHERE_SIZE];
+    snprintf(where, sizeof where, "%s: limits", plan->path);
+    const struct json_field fields[] = {
+        {"request_s", JSON_FIELD_INT, &plan->request_limit_s, false, 1, 86400},
+        {"silence_s", JSON_FIELD_INT, &silence_s, false, 1, 86400},
+        {"start_s", JSON_FIELD_INT, &start_s, false, 1, 86400},
+        {0},
+    };
+    plan->request_limit_s = 120;
+    return sections->limits ? json_read_fields(sections->limits, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error) : 0;
+}
+
+static int read_rules(struct plan *plan, const struct sections *sections, struct error *error)
+{
+    char where[WHERE_SIZE];
+    snprintf(where, sizeof where, "%s: rules", plan->path);
+    const struct json_field fields[] = {
+        {"MIN_BLOCKS", JSON_FIELD_INT, &plan->min_blocks, false, 2, PLAN_BLOCKS_MAXIMUM}, {0}};
+    plan->min_blocks = MIN_BLOCKS_DEFAULT;
+    if (sections->rules && json_read_fields(sections->rules, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
+        return -1;
+    return rule_settings_read(sections->rules, where, &plan->rules, error);
+}
+
+typedef int read_section(struct plan *plan, const struct sections *sections, struct error *error);
+
+int plan_read(const char *path, struct plan *plan, struct error *error)
+{
+    static read_section *const readers[] = {read_source,   read_arms,   read_sampling, read_workloads,
+                                            read_headline, read_limits, read_rules};
+    struct sections sections = {0};
+    *plan = (struct plan){.path = xstrdup(path), .json = json_read_file(path, error)};
+    int result = plan->json ? read_top(plan, &sections, error) : -1;
+    for (int i = 0; !result && i < LENGTH(readers); i++)
+        result = readers[i](plan, &sections, error);
+    if (result)
+        plan_free(plan);
+    return result;
+}
+
+void plan_free(struct plan *plan)
+{
+    free(plan->path);
+    json_decref(plan->json);
+    free(plan->workloads);
+    free(plan->arms);
+    free(plan->comparisons);
+    *plan = (struct plan){0};
+}
+
+const struct plan_workload *plan_find_workload(const struct plan *plan, const char *name)
+{
+    for (int i = 0; i < plan->workload_count; i++)
+        if (strcmp(plan->workloads[i].name, name) == 0)
+            return &plan->workloads[i];
+    return NULL;
+}

@@ -1,0 +1,292 @@
+#include "collect/plan.h"
+
+#include "collect/base/file.h"
+#include "collect/base/json.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char good[] =
+    "{'schema': 'cleanslate.plan/1', 'name': 'good', 'source': {'kind': 'engine', 'target': 't', 'drafter': 'd'},"
+    " 'methods': ['auto', 'linear', 'ddtree'], 'budgets': [8, 16], 'blocks': 4,"
+    " 'workloads': [{'name': 'code', 'prompts': 'p.jsonl', 'max_new_tokens': 32}]}";
+
+/* The good plan with the values of `changes` in place of its own; JSON with ' for ". */
+static json_t *make_plan(const char *changes)
+{
+    char *text = xformat("[%s, %s]", good, changes);
+    for (char *at = text; *at; at++)
+        if (*at == '\'')
+            *at = '"';
+    json_t *both = json_loads(text, 0, NULL);
+    assert_non_null(both);
+    json_t *plan = json_incref(json_array_get(both, 0));
+    assert_int_equal(json_object_update(plan, json_array_get(both, 1)), 0);
+    json_decref(both);
+    free(text);
+    return plan;
+}
+
+static int read_changed(const char *changes, struct plan *plan, char **path, struct error *error)
+{
+    *path = xformat("%s/cleanslate-XXXXXX", P_tmpdir);
+    int descriptor = mkstemp(*path);
+    assert_true(descriptor >= 0);
+    json_t *json = make_plan(changes);
+    assert_int_equal(json_dumpfd(json, descriptor, 0), 0);
+    json_decref(json);
+    close(descriptor);
+    int result = plan_read(*path, plan, error);
+    unlink(*path);
+    return result;
+}
+
+static void read_good(const char *changes, struct plan *plan)
+{
+    char *path;
+    struct error error = {0};
+    if (read_changed(changes, plan, &path, &error))
+        fail_msg("%s", error.message);
+    free(path);
+}
+
+static void reads_the_demo_plan(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"tp1-auto", "tp1-linear", "tp1-b8",  "tp1-b12",
+                                        "tp1-b15",  "tp1-b16",    "tp1-b32", "tp1-b64"};
+    struct plan plan;
+    struct error error = {0};
+    if (plan_read("data/plans/demo.json", &plan, &error))
+        fail_msg("%s", error.message);
+    assert_string_equal(plan.name, "demo");
+    assert_string_equal(plan.engine.target, "data/models/demo/target");
+    assert_string_equal(plan.engine.drafter, "data/models/demo/drafter");
+    assert_string_equal(plan.engine.dtype, "bfloat16");
+    assert_int_equal(plan.blocks, 6);
+    assert_int_equal(plan.arm_count, 8);
+    for (int i = 0; i < 8; i++) {
+        char name[ARM_NAME_SIZE];
+        assert_string_equal(arm_name(&plan.arms[i], name), names[i]);
+    }
+    assert_int_equal(plan.workload_count, 3);
+    assert_int_equal(plan_find_workload(&plan, "maths")->max_new_tokens, 128);
+    assert_true(plan_find_workload(&plan, "maths")->ignore_eos);
+    assert_null(plan_find_workload(&plan, "math"));
+    assert_int_equal(plan.comparison_count, 2);
+    assert_string_equal(plan.comparisons[1].method, "b16");
+    assert_string_equal(plan.comparisons[1].baseline, "linear");
+    assert_float_equal(plan.alpha, 0.05, 0);
+    assert_int_equal(plan.request_limit_s, 120);
+    plan_free(&plan);
+}
+
+static void fills_in_what_is_left_out(void **state)
+{
+    (void)state;
+    struct plan plan;
+    read_good("{}", &plan);
+    assert_string_equal(plan.title, "good");
+    assert_string_equal(plan.engine.device, "auto");
+    assert_string_equal(plan.engine.dtype, "bfloat16");
+    assert_int_equal(plan.seed, 1);
+    assert_int_equal(plan.warmup, 1);
+    assert_int_equal(plan.min_blocks, 3);
+    assert_int_equal(plan.comparison_count, 0);
+    assert_int_equal(plan.workloads[0].count, 0);
+    assert_false(plan.workloads[0].ignore_eos);
+    assert_float_equal(plan.temperature, 0, 0);
+    for (int i = 0; i < RULE_COUNT; i++)
+        assert_true(isnan(plan.rules.threshold[i]));
+    plan_free(&plan);
+}
+
+static void takes_thresholds(void **state)
+{
+    (void)state;
+    struct plan plan;
+    read_good("{'rules': {'MIN_BLOCKS': 5, 'REPETITION': 0.2}}", &plan);
+    assert_int_equal(plan.min_blocks, 5);
+    assert_float_equal(plan.rules.threshold[RULE_REPETITION], 0.2, 0);
+    plan_free(&plan);
+}
+
+/* Each with the line it gives, after the path. */
+static void refuses_with_one_clear_line(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{'schema': 'cleanslate.plan/9'}",
+         "\"schema\" is \"cleanslate.plan/9\"; this program reads \"cleanslate.plan/1\""},
+        {"{'schema': null}", "\"schema\" is missing; this program reads \"cleanslate.plan/1\""},
+        {"{'budgetz': [8]}", "unknown key \"budgetz\"; did you mean \"budgets\"?"},
+        {"{'name': '.hidden'}",
+         "\"name\" is \".hidden\"; use 1 to 64 of the characters A-Z a-z 0-9 . _ - without a leading dot"},
+        {"{'name': '../up'}",
+         "\"name\" is \"../up\"; use 1 to 64 of the characters A-Z a-z 0-9 . _ - without a leading dot"},
+        {"{'name': null}", "\"name\" is missing; it must be a string"},
+        {"{'blocks': 0}", "\"blocks\" is 0; it must be from 1 to 1000"},
+        {"{'blocks': 2.5}", "\"blocks\" must be a whole number"},
+        {"{'methods': []}", "\"methods\" is empty; list at least one of \"auto\", \"linear\", \"ddtree\""},
+        {"{'methods': ['auto', 'tree']}",
+         "\"methods\" is \"tree\"; it must be one of \"auto\", \"linear\", \"ddtree\""},
+        {"{'methods': ['auto', 'auto'], 'budgets': null}", "\"methods\" lists \"auto\" twice; remove one"},
+        {"{'budgets': null}", "method \"ddtree\" needs budgets; add \"budgets\": [16], for example"},
+        {"{'methods': ['auto', 'linear']}",
+         "\"budgets\" belong to method \"ddtree\"; add it to \"methods\" or remove them"},
+        {"{'budgets': []}", "\"budgets\" is empty; list at least one number"},
+        {"{'budgets': [8, 1025]}", "\"budgets\"[1] must be a whole number from 1 to 1024"},
+        {"{'budgets': [8, '16']}", "\"budgets\"[1] must be a whole number from 1 to 1024"},
+        {"{'budgets': [8, 16, 8]}", "\"budgets\" lists 8 twice; remove one"},
+        {"{'tensor_parallel': [1, 4]}", "\"tensor_parallel\" asks for 4; this version supports [1] only"},
+        {"{'concurrency': [8]}", "\"concurrency\" asks for 8; this version supports [1] only"},
+        {"{'sampling': {'temperature': 0.7}}", "sampling: \"temperature\" is 0.7; this version supports 0 only"},
+        {"{'sampling': {'temprature': 0}}", "sampling: unknown key \"temprature\"; did you mean \"temperature\"?"},
+        {"{'source': {'kind': 'server'}}", "source: \"kind\" is \"server\"; it must be one of \"engine\""},
+        {"{'source': {'kind': 'engine', 'target': 't'}}",
+         "method \"linear\" needs a drafter; add \"drafter\" to \"source\""},
+        {"{'source': {'kind': 'engine', 'target': 't', 'device': 'gpu'}}",
+         "source: \"device\" is \"gpu\"; it must be one of \"auto\", \"cpu\", \"cuda\""},
+        {"{'source': {'kind': 'engine', 'target': 't', 'dtype': 'float16'}}",
+         "source: \"dtype\" is \"float16\"; it must be one of \"float32\", \"bfloat16\""},
+        {"{'workloads': []}", "\"workloads\" is empty; describe at least one"},
+        {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 9}, {'name': 'a', 'prompts': 'q', "
+         "'max_new_tokens': 9}]}",
+         "workloads[1]: the name \"a\" is taken; give each workload its own"},
+        {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 1}]}",
+         "workloads[0]: \"max_new_tokens\" is 1; it must be from 2 to 1048576"},
+        {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 9, 'context': 4096}]}",
+         "workloads[0]: \"context\" must be null; this version fills no prompt up"},
+        {"{'headline': {'comparisons': [['b32', 'auto']]}}",
+         "headline: comparisons[0] names \"b32\", which the plan does not measure"},
+        {"{'headline': {'comparisons': [['b16', 'auto'], ['auto', 'b16']]}}",
+         "headline: comparisons[1]: \"auto\" over \"b16\"; compare with \"auto\", or a tree with \"linear\""},
+        {"{'headline': {'comparisons': ['b16']}}",
+         "headline: comparisons[0] must be a pair such as [\"b16\", \"auto\"]"},
+        {"{'headline': {'comparisons': [['b8', 'auto'], ['b8', 'auto']]}}",
+         "headline: comparisons[1] repeats comparisons[0]; remove one"},
+        {"{'headline': {'comparisons': [], 'alpha': 1.5}}", "headline: \"alpha\" is 1.5; it must be from 1e-06 to 0.5"},
+        {"{'limits': {'request_s': 0}}", "limits: \"request_s\" is 0; it must be from 1 to 86400"},
+        {"{'rules': {'MIN_BLOCKS': 1}}", "rules: \"MIN_BLOCKS\" is 1; it must be from 2 to 1000"},
+        {"{'rules': {'REPETITIVE': 0.5}}", "rules: unknown key \"REPETITIVE\"; did you mean \"REPETITION\"?"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan plan;
+        struct error error = {0};
+        char *path;
+        if (read_changed(cases[i][0], &plan, &path, &error) == 0)
+            fail_msg("accepted: %s", cases[i][0]);
+        char *expected = xformat("%s: %s", path, cases[i][1]);
+        assert_string_equal(error.message, expected);
+        free(expected);
+        free(path);
+    }
+}
+
+static void refuses_a_file_that_is_not_there(void **state)
+{
+    (void)state;
+    struct plan plan;
+    struct error error = {0};
+    assert_int_equal(plan_read("data/plans/nothing.json", &plan, &error), -1);
+    assert_string_equal(error.message, "data/plans/nothing.json: cannot open: No such file or directory");
+}
+
+/* --- orders ----------------------------------------------------------------------------------------------------- */
+
+static void check_permutation(const int *order, int count)
+{
+    unsigned seen = 0;
+    for (int i = 0; i < count; i++) {
+        assert_in_range(order[i], 0, count - 1);
+        seen |= 1u << order[i];
+    }
+    assert_int_equal(seen, (1u << count) - 1);
+}
+
+static void orders_arms_by_the_hash(void **state)
+{
+    (void)state;
+    struct plan plan;
+    read_good("{'budgets': [8, 12, 15, 16, 32, 64]}", &plan);
+    int order[8];
+    for (int block = 1; block <= 20; block++) {
+        char before[FILE_HASH_SIZE] = "", hash[FILE_HASH_SIZE], name[ARM_NAME_SIZE];
+        plan_arm_order(&plan, block, order);
+        check_permutation(order, 8);
+        for (int i = 0; i < 8; i++, strcpy(before, hash)) {
+            char *text = xformat("1/%d/%s", block, arm_name(&plan.arms[order[i]], name));
+            file_hash_bytes(text, strlen(text), hash);
+            assert_true(strcmp(before, hash) < 0);
+            free(text);
+        }
+    }
+    plan_free(&plan);
+}
+
+/* An arm that is added later moves no other. */
+static void keeps_the_order_of_arms_when_one_is_added(void **state)
+{
+    (void)state;
+    struct plan small, large;
+    int before[4], after[5];
+    read_good("{}", &small);
+    read_good("{'budgets': [8, 12, 16]}", &large);
+    for (int block = 1; block <= 20; block++) {
+        plan_arm_order(&small, block, before);
+        plan_arm_order(&large, block, after);
+        for (int i = 0, j = 0; i < 5; i++) {
+            if (large.arms[after[i]].budget == 12)
+                continue;
+            assert_true(arm_equal(&large.arms[after[i]], &small.arms[before[j]]));
+            j++;
+        }
+    }
+    plan_free(&small);
+    plan_free(&large);
+}
+
+static void shuffles_prompts_by_seed_block_and_workload(void **state)
+{
+    (void)state;
+    struct plan plan, other;
+    int order[16], again[16], different = 0;
+    read_good("{}", &plan);
+    read_good("{'seed': 2}", &other);
+    plan_prompt_order(&plan, 1, "code", 16, order);
+    check_permutation(order, 16);
+    plan_prompt_order(&plan, 1, "code", 16, again);
+    assert_memory_equal(order, again, sizeof order);
+    plan_prompt_order(&plan, 2, "code", 16, again);
+    different += memcmp(order, again, sizeof order) != 0;
+    plan_prompt_order(&plan, 1, "maths", 16, again);
+    different += memcmp(order, again, sizeof order) != 0;
+    plan_prompt_order(&other, 1, "code", 16, again);
+    different += memcmp(order, again, sizeof order) != 0;
+    assert_int_equal(different, 3);
+    plan_free(&plan);
+    plan_free(&other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_the_demo_plan),
+        cmocka_unit_test(fills_in_what_is_left_out),
+        cmocka_unit_test(takes_thresholds),
+        cmocka_unit_test(refuses_with_one_clear_line),
+        cmocka_unit_test(refuses_a_file_that_is_not_there),
+        cmocka_unit_test(orders_arms_by_the_hash),
+        cmocka_unit_test(keeps_the_order_of_arms_when_one_is_added),
+        cmocka_unit_test(shuffles_prompts_by_seed_block_and_workload),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
