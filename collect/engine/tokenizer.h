@@ -1,6 +1,7 @@
 /* tokenizer.json: byte-level BPE with added tokens, a Split pattern, NFC normalisation and a template post-processor,
  * as Qwen's tokenizers use them. What the file asks for and this module does not do is refused by name.
- * Letters and spaces are what PCRE2's version of Unicode says: a character that is newer may be split in another way. */
+ * Letters and spaces are what PCRE2's version of Unicode says: a character that is newer may be split in another way.
+ */
 #ifndef COLLECT_ENGINE_TOKENIZER_H
 #define COLLECT_ENGINE_TOKENIZER_H
 

@@ -48,7 +48,8 @@ static int ids_from_json(const json_t *list, int *ids, int room)
     return count;
 }
 
-/* Encodes every text of the golden file (some have a NUL in them); where `exact`, decoding gives it back byte by byte. */
+/* Encodes every text of the golden file (some have a NUL in them); where `exact`, decoding gives it back byte by byte.
+ */
 static void check_golden(const struct tokenizer *tokenizer, const char *path, int cases, bool exact)
 {
     json_t *golden = json_load_file(path, JSON_ALLOW_NUL, NULL), *item;
