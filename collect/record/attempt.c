@@ -258,3 +258,13 @@ const struct attempt_workload *attempt_find_workload(const struct attempt *attem
             return &attempt->workloads[i];
     return NULL;
 }
+
+const struct sample *attempt_next_sample(const struct attempt *attempt, const char *workload, int *at)
+{
+    while (*at < attempt->sample_count) {
+        const struct sample *sample = &attempt->samples[(*at)++];
+        if (!sample->warmup && strcmp(sample->workload, workload) == 0)
+            return sample;
+    }
+    return NULL;
+}

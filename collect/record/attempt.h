@@ -95,6 +95,10 @@ void attempt_free(struct attempt *attempt);
 
 const struct attempt_workload *attempt_find_workload(const struct attempt *attempt, const char *workload);
 
+/* The next measured sample of the workload, ok or not, from index *at on, which begins at 0; NULL behind the last.
+ * Never warm-up. */
+const struct sample *attempt_next_sample(const struct attempt *attempt, const char *workload, int *at);
+
 /* --- writing
  * ------------------------------------------------------------------------------------------------------------ */
 

@@ -1,8 +1,9 @@
-/* The validity rules: one table (rule.c), each rule with its scope, what it voids, level, default and explanation.
+/* The validity rules: one table (rule_table.c), each rule with its scope, what it voids, level, default and
+ * explanation.
  *
- * A rule that fires gives a verdict: what it saw, against which threshold. An invalid verdict voids the rule's metrics in its scope
- * and no more; a suspect one marks them. Rules of scope sample to attempt judge an attempt by itself, rules of scope pair an
- * attempt beside its baseline. */
+ * A rule that fires gives a verdict: what it saw, against which threshold. An invalid verdict voids the rule's metrics
+ * in its scope and no more; a suspect one marks them. Rules of scope sample to attempt judge an attempt by itself,
+ * rules of scope pair an attempt beside its baseline. */
 #ifndef COLLECT_RECORD_RULE_H
 #define COLLECT_RECORD_RULE_H
 
@@ -63,11 +64,11 @@ struct rule {
     const char *id; /* "ZERO_TOKENS" */
     int version;
     enum rule_scope scope;
-    unsigned voids;           /* bit set of enum rule_metric */
-    enum rule_level level;    /* what it gives by default */
-    double threshold;         /* NaN: none */
-    bool settable;            /* a plan may change the threshold */
-    const char *explanation;  /* a sentence for the report */
+    unsigned voids;          /* bit set of enum rule_metric */
+    enum rule_level level;   /* what it gives by default */
+    double threshold;        /* NaN: none */
+    bool settable;           /* a plan may change the threshold */
+    const char *explanation; /* a sentence for the report */
     /* One of the two: attempt rules append verdicts for `attempt` alone; pair rules for `attempt` beside `baseline`. */
     void (*judge)(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
     void (*judge_pair)(const struct attempt *attempt, const struct attempt *baseline, double threshold,
@@ -79,24 +80,28 @@ extern const struct rule rule_table[RULE_COUNT];
 /* The rule of that id, or -1. */
 int rule_find(const char *id);
 
-/* Reads a plan's "rules" object (NULL: none); an unknown id, or one that has no threshold, is refused. */
+/* Reads a plan's "rules" object (NULL: none); an unknown id, or one that has no threshold, is refused. MIN_BLOCKS is
+ * left to the plan. */
 int rule_settings_read(const json_t *object, const char *where, struct rule_settings *settings, struct error *error);
 
-/* Appends what the rules of scope sample, workload and attempt see. */
+/* Appends what the rules of scope sample, workload and attempt see. settings NULL: the table's defaults. What a
+ * threshold of the plan lets pass and the default would not is marked one level lower. */
 void rule_judge_attempt(const struct attempt *attempt, const struct rule_settings *settings, struct verdicts *verdicts);
 
 /* Appends what the rules of scope pair see in `attempt` beside the baseline of the same block. */
-void rule_judge_pair(const struct attempt *attempt, const struct attempt *baseline, const struct rule_settings *settings,
-                     struct verdicts *verdicts);
+void rule_judge_pair(const struct attempt *attempt, const struct attempt *baseline,
+                     const struct rule_settings *settings, struct verdicts *verdicts);
 
-/* The worst level among verdicts that void any of `metrics` for `workload`; RULE_VALID where none does. */
+/* The worst level among verdicts that void any of `metrics` for `workload` (NULL: for all of the attempt); RULE_VALID
+ * where none does. */
 enum rule_level rule_worst(const struct verdicts *verdicts, const char *workload, unsigned metrics);
 
-/* The verdict as JSON, as the ledger and the summary carry it: rule, rule_version, level, workload, observed, threshold, detail. */
+/* The verdict as JSON, as the ledger and the summary carry it: rule, rule_version, level, workload, observed,
+ * threshold, detail. */
 json_t *verdict_to_json(const struct verdict *verdict);
 
-void verdicts_add(struct verdicts *verdicts, enum rule_id rule, enum rule_level level, const char *workload, double observed,
-                  double threshold, const char *format, ...) __attribute__((format(printf, 7, 8)));
+void verdicts_add(struct verdicts *verdicts, enum rule_id rule, enum rule_level level, const char *workload,
+                  double observed, double threshold, const char *format, ...) __attribute__((format(printf, 7, 8)));
 void verdicts_free(struct verdicts *verdicts);
 
 #endif

@@ -127,3 +127,65 @@ void fixture_attempt(const char *path, json_t *header, const char *status)
         attempt_writer_abandon(writer);
     }
 }
+
+static void replace_ints(int **values, const int *by, int count)
+{
+    free(*values);
+    *values = memcpy(xcalloc((size_t)count, sizeof **values), by, (size_t)count * sizeof **values);
+}
+
+void fixture_set_accepted(struct sample *sample, int rounds, const int *accepted)
+{
+    sample->rounds = rounds;
+    replace_ints(&sample->accepted, accepted, rounds);
+}
+
+void fixture_build(struct attempt *attempt, const char *arm)
+{
+    static const int ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    *attempt = (struct attempt){.complete = true, .end_status = xstrdup("complete"), .workload_count = 1};
+    arm_parse(arm, &attempt->arm);
+    attempt->header = fixture_header(arm, 1, 1);
+    attempt->workloads = xcalloc(1, sizeof *attempt->workloads);
+    attempt->workloads[0] = (struct attempt_workload){xstrdup("code"), xstrdup("c1"), xstrdup("d1")};
+    attempt->sample_count = FIXTURE_SAMPLES;
+    attempt->samples = xcalloc(FIXTURE_SAMPLES, sizeof *attempt->samples);
+    for (int i = 0; i < FIXTURE_SAMPLES; i++) {
+        const char prompt[3] = {'p', (char)('0' + i), 0};
+        fixture_sample(&attempt->samples[i], "code", prompt);
+        if (attempt->arm.method == METHOD_AUTO)
+            fixture_set_accepted(&attempt->samples[i], 8, ones);
+    }
+}
+
+void fixture_set_source(struct attempt *attempt, const char *object, const char *key, json_t *value)
+{
+    json_t *source = json_object_get(attempt->header, "source");
+    json_set(object ? json_object_get(source, object) : source, key, value);
+}
+
+void fixture_fail_sample(struct sample *sample, const char *code)
+{
+    char *workload = xstrdup(sample->workload), *prompt = xstrdup(sample->prompt);
+    sample_free(sample);
+    sample->workload = workload;
+    sample->prompt = prompt;
+    sample->error_code = xstrdup(code);
+    sample->error_message = xstrdup("first\nsecond");
+    sample->error_http_status = 400;
+}
+
+void fixture_set_tokens(struct sample *sample, int tokens, int asked)
+{
+    sample->tokens = tokens;
+    sample->asked_tokens = asked;
+    free(sample->token_ids);
+    free(sample->margins);
+    free(sample->accepted);
+    sample->margins = NULL;
+    sample->accepted = NULL;
+    sample->rounds = ATTEMPT_ABSENT;
+    sample->token_ids = xcalloc((size_t)tokens, sizeof *sample->token_ids);
+    for (int i = 0; i < tokens; i++)
+        sample->token_ids[i] = 1000 + i;
+}

@@ -22,6 +22,23 @@ json_t *fixture_header(const char *arm, int block, int try_number);
  */
 void fixture_sample(struct sample *sample, const char *workload, const char *prompt);
 
+#define FIXTURE_SAMPLES 10
+
+/* An attempt in memory that is well: workload "code", prompts p0 to p9, each sample as above; for auto in 8 rounds
+ * of 1. */
+void fixture_build(struct attempt *attempt, const char *arm);
+
+/* Puts a value (taken over) into the header's source, or into an object of it. */
+void fixture_set_source(struct attempt *attempt, const char *object, const char *key, json_t *value);
+
+/* Makes the sample a failed one with that code and a message of two lines. */
+void fixture_fail_sample(struct sample *sample, const char *code);
+
+/* Gives the sample so many tokens, all different, and takes its other arrays away. */
+void fixture_set_tokens(struct sample *sample, int tokens, int asked);
+
+void fixture_set_accepted(struct sample *sample, int rounds, const int *accepted);
+
 /* Writes an attempt with one sample for each workload, and the end line where `status` is not NULL. */
 void fixture_attempt(const char *path, json_t *header, const char *status);
 
