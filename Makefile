@@ -102,7 +102,8 @@ format: ## bring all sources into the house's format
 lint: ## check the format, and look for mistakes by cppcheck
 	clang-format --dry-run -Werror $(FORMATTED)
 	cppcheck --quiet --std=c11 -j $(shell nproc) -I. --enable=warning,portability,performance --error-exitcode=1 \
-		--inline-suppr --suppress=missingIncludeSystem --suppress=nullPointer collect analyze render tests
+		--inline-suppr --library=tests/cppcheck.cfg --suppress=missingIncludeSystem --suppress=nullPointer \
+		collect analyze render tests
 
 clean: ## remove out/ (never data/runs/)
 	rm -rf out
