@@ -1,5 +1,5 @@
-/* What can be measured: something that answers requests. The built-in engine is one (collect/engine/source.c); a server over HTTP
- * is another. A campaign drives it without knowing which: open, load an arm, run requests, audit. */
+/* What can be measured: something that answers requests. The built-in engine is one (collect/engine/source.c); a server
+ * over HTTP is another. A campaign drives it without knowing which: open, load an arm, run requests, audit. */
 #ifndef COLLECT_SOURCE_H
 #define COLLECT_SOURCE_H
 
@@ -17,8 +17,8 @@ struct request {
     bool ignore_eos, warmup;
 };
 
-/* Called outside the timed region as each request ends, with its sample, which the callee takes over and frees. Answers non-zero to
- * stop before the next request. */
+/* Called outside the timed region as each request ends, with its sample, which the callee takes over and frees. Answers
+ * non-zero to stop before the next request. */
 typedef int source_on_sample(void *context, struct sample *sample);
 
 struct source {
@@ -28,23 +28,25 @@ struct source {
 struct source_class {
     const char *kind; /* "engine" */
 
-    /* Checks a request before anything runs: the number of prompt tokens, or -1 and the numbers where prompt and output do not fit
-     * the model's context. */
+    /* Checks a request before anything runs: the number of prompt tokens, or -1 and the numbers where prompt and output
+     * do not fit the model's context. */
     int (*check_request)(struct source *source, const struct request *request, struct error *error);
 
-    /* What cell hashes cover of the source, and what the report prints: model files with their hashes, dtype, device, build. The
-     * parts that belong to the arm alone (the drafter) are under the key "arm"; arm NULL: what every arm shares. A new reference. */
+    /* What cell hashes cover of the source, and what the report prints: model files with their hashes, dtype, device,
+     * build. The parts that belong to the arm alone (the drafter) are under the key "arm"; arm NULL: what every arm
+     * shares. A new reference. */
     json_t *(*describe)(struct source *source, const struct arm *arm);
 
     /* Readies the arm: weights, memory, warm code. `memory` receives the memory plan (a new reference). */
     int (*load)(struct source *source, const struct arm *arm, json_t **memory, struct error *error);
 
-    /* Runs the requests in order, `in_flight` at a time. Failed requests are samples with ok = false; -1 only where nothing more can
-     * run. */
+    /* Runs the requests in order, `in_flight` at a time. Failed requests are samples with ok = false; -1 only where
+     * nothing more can run. */
     int (*run)(struct source *source, const struct request *requests, int count, int in_flight,
                source_on_sample *on_sample, void *context, struct error *error);
 
-    /* Rescores ok samples by plain causal extension, outside all timing. A source that cannot leaves audit->done false. */
+    /* Rescores ok samples by plain causal extension, outside all timing. A source that cannot leaves audit->done false.
+     */
     int (*audit)(struct source *source, const struct request *requests, const struct sample *samples, int count,
                  struct audit *audit, struct error *error);
 

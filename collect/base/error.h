@@ -1,8 +1,8 @@
 /* Errors and memory, for every module.
  *
- * What the world can get wrong (files, JSON, the network, arguments) is returned: the function answers -1 and has filled
- * the caller's `struct error` by `return fail(error, "%s: ...", path)`. The first message wins, names the file and place,
- * and says what to do. What only a broken machine or a broken program can get wrong ends in die(). */
+ * What the world can get wrong (files, JSON, the network, arguments) is returned: the function answers -1 and has
+ * filled the caller's `struct error` by `return fail(error, "%s: ...", path)`. The first message wins, names the file
+ * and place, and says what to do. What only a broken machine or a broken program can get wrong ends in die(). */
 #ifndef COLLECT_BASE_ERROR_H
 #define COLLECT_BASE_ERROR_H
 

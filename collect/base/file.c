@@ -23,7 +23,8 @@ char *file_read(const char *path, size_t limit, size_t *size, struct error *erro
         goto out;
     }
     if ((uintmax_t)status.st_size > limit) {
-        fail(error, "%s: %jd bytes, more than the %zu this kind of file may have", path, (intmax_t)status.st_size, limit);
+        fail(error, "%s: %jd bytes, more than the %zu this kind of file may have", path, (intmax_t)status.st_size,
+             limit);
         goto out;
     }
     size_t capacity = (size_t)status.st_size, used = 0;

@@ -10,11 +10,12 @@
 
 #define FILE_HASH_SIZE 65 /* 64 hexadecimal digits of a SHA-256, and the end */
 
-/* The whole file, with a NUL behind it; *size (may be NULL) without that NUL. free() it. NULL and a message where it cannot
- * be read or is larger than `limit` bytes. */
+/* The whole file, with a NUL behind it; *size (may be NULL) without that NUL. free() it. NULL and a message where it
+ * cannot be read or is larger than `limit` bytes. */
 char *file_read(const char *path, size_t limit, size_t *size, struct error *error);
 
-/* Replaces `path` by these bytes: written beside it, fsynced, renamed, folder fsynced. A reader sees old or new, whole. */
+/* Replaces `path` by these bytes: written beside it, fsynced, renamed, folder fsynced. A reader sees old or new, whole.
+ */
 int file_write_whole(const char *path, const void *bytes, size_t size, struct error *error);
 
 /* Appends one line by one write, and fsyncs. `line` has no newline of its own. */

@@ -10,9 +10,9 @@
 #define JSON_FILE_LIMIT ((size_t)1 << 30)
 
 static const char *const type_names[] = {
-    [JSON_FIELD_STRING] = "a string",  [JSON_FIELD_INT] = "a whole number", [JSON_FIELD_INT64] = "a whole number",
-    [JSON_FIELD_DOUBLE] = "a number",  [JSON_FIELD_BOOL] = "true or false", [JSON_FIELD_OBJECT] = "an object",
-    [JSON_FIELD_ARRAY] = "an array",   [JSON_FIELD_ANY] = "a value",
+    [JSON_FIELD_STRING] = "a string", [JSON_FIELD_INT] = "a whole number", [JSON_FIELD_INT64] = "a whole number",
+    [JSON_FIELD_DOUBLE] = "a number", [JSON_FIELD_BOOL] = "true or false", [JSON_FIELD_OBJECT] = "an object",
+    [JSON_FIELD_ARRAY] = "an array",  [JSON_FIELD_ANY] = "a value",
 };
 
 /* Edits (insert, remove, replace) between two keys, for "did you mean". */
@@ -214,7 +214,8 @@ json_t *json_text(const char *text)
     char *clean = xmalloc(size * 3 + 1);
     for (size_t at = 0; at < size;) {
         utf8proc_int32_t point;
-        utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(size - at), &point);
+        utf8proc_ssize_t length =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(size - at), &point);
         memcpy(clean + used, length > 0 ? text + at : replacement, length > 0 ? (size_t)length : 3);
         used += length > 0 ? (size_t)length : 3;
         at += length > 0 ? (size_t)length : 1;

@@ -26,8 +26,9 @@ struct option_command {
 
 enum option_result { OPTION_RUN, OPTION_HELP_SHOWN, OPTION_WRONG };
 
-/* Parses argv[1..]. Positional arguments are moved to the front: argv[0..*count-1] afterwards. Prints the help on --help and one
- * line to stderr on a wrong call (exit code 2 is the caller's). Accepts --name VALUE and --name=VALUE. */
+/* Parses argv[1..]. Positional arguments are moved to the front: argv[0..*count-1] afterwards. Prints the help on
+ * --help and one line to stderr on a wrong call (exit code 2 is the caller's). Accepts --name VALUE and --name=VALUE.
+ */
 enum option_result option_parse(const struct option_command *command, int argc, char **argv, int *count);
 
 #endif

@@ -1,0 +1,111 @@
+/* What a device must do for the engine: eight operations. decode.c holds the methods over them and knows no device.
+ *
+ * Everything is a tree. An autoregressive step verifies one node, a linear block a path, DDTree a tree; a prompt is
+ * appended as a causal run. Several sessions may take part in a call; each has a committed cache of some length, and
+ * what a call adds to it is not committed until `extend` returns or `commit` says which path to keep.
+ *
+ * Numbers. `float32`: everything in float32. `bfloat16`: weights, and whatever enters a product, are rounded to
+ * bfloat16 (nearest even): normalised rows, rotated queries and keys, values, attention's weights and its output, the
+ * gated product of the MLP, the drafter's features. Products accumulate in float32, and the residual stream, norms,
+ * softmax, logits and log-probabilities are float32 in both. The caches hold keys (rotated) and values in the mode's
+ * type.
+ *
+ * Operations do not fail: what could be refused is refused by open. A broken device ends in die(). */
+#ifndef COLLECT_ENGINE_BACKEND_H
+#define COLLECT_ENGINE_BACKEND_H
+
+#include "collect/base/error.h"
+#include "collect/engine/model.h"
+#include "collect/engine/tree.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+enum engine_dtype { ENGINE_FLOAT32, ENGINE_BFLOAT16 };
+
+struct backend_options {
+    const struct model *target;
+    const struct model *drafter; /* NULL: no drafter is loaded and no features are kept */
+    enum engine_dtype dtype;
+    int sessions;
+    int capacity;    /* positions a session may hold, uncommitted nodes included */
+    int nodes;       /* the most nodes of one session that a verify call brings: 1 + budget, or the block */
+    int draft_width; /* the most tokens of a slot that a draft is asked for */
+    int vocabulary;  /* tokens that may be chosen: ids from here on are padding rows */
+};
+
+/* The chosen token of a row and how far its logit lies above the runner-up's. */
+struct choice {
+    int token;
+    float margin;
+};
+
+/* Rows for one session: a causal run (parents NULL), or a tree whose first row is the root; parents as in struct tree.
+ */
+struct segment {
+    int session;
+    int count;
+    const int *tokens;  /* [count] */
+    const int *parents; /* [count], or NULL */
+};
+
+/* The path of a session's last verified tree that is kept, root first. */
+struct kept_path {
+    int session;
+    int length;
+    const int *nodes; /* [length] */
+};
+
+enum inspect_what {
+    INSPECT_LOGITS,   /* of the last extend or verify: [rows, vocabulary_size] */
+    INSPECT_FEATURES, /* of the same: [rows, feature_count * hidden_size] */
+    INSPECT_DRAFT,    /* logits of the last draft's slots, the anchor's first: [rows, vocabulary_size] */
+};
+
+struct backend; /* each backend's own; its first member is `const struct backend_class *class` */
+
+struct backend_class {
+    const char *name; /* "cpu", "cuda" */
+
+    /* Loads the weights and readies every shape that the options allow, so that no later call allocates. NULL and a
+     * message where the memory plan does not fit. */
+    struct backend *(*open)(const struct backend_options *options, struct error *error);
+
+    /* What the attempt records: device, threads, the type that products run in ("compute_dtype"), the memory plan in
+     * bytes under "memory". A new reference. */
+    json_t *(*describe)(const struct backend *backend);
+
+    /* Empties a session. */
+    void (*reset)(struct backend *backend, int session);
+
+    /* Appends causal runs, committed at once, features handed to the drafter's cache; chosen[i]: the choice after
+     * segment i's last row. */
+    void (*extend)(struct backend *backend, const struct segment *segments, int count, struct choice *chosen);
+
+    /* Runs the nodes of each segment over its session's committed cache: position = committed length + depth; a node
+     * sees the committed positions, its ancestors and itself. chosen: one per row, segments one after another. */
+    void (*verify)(struct backend *backend, const struct segment *segments, int count, struct choice *chosen);
+
+    /* Keeps one root-to-node path of each session's last verify: caches compacted, the path's features to the drafter's
+     * cache. */
+    void (*commit)(struct backend *backend, const struct kept_path *paths, int count);
+
+    /* The drafter's block [anchor, mask, ...] of each session at its committed length: drafts[i] receives slots =
+     * block_size - 1 rows of the drafts[i].width likeliest tokens, best first (ties: lowest id), with
+     * log-probabilities. */
+    void (*draft)(struct backend *backend, const int *sessions, const int *anchors, int count,
+                  struct tree_draft *drafts);
+
+    /* Copies rows [first, first + count) of the last call to the host; for tests and audits only. */
+    void (*inspect)(struct backend *backend, enum inspect_what what, int first, int count, float *out);
+
+    void (*close)(struct backend *backend);
+};
+
+struct backend {
+    const struct backend_class *class;
+};
+
+extern const struct backend_class backend_cpu;
+
+#endif

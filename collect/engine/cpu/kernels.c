@@ -1,0 +1,197 @@
+#include "collect/engine/cpu/kernels.h"
+
+#include "collect/engine/bfloat16.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One binary for every x86-64 CPU: the widest of these that it has is chosen when the program starts. Sanitizers cannot
+ * run before that choice is made, so debug builds have the plain version alone. */
+#if defined(__x86_64__) && !defined(CLEANSLATE_DEBUG)
+#define VECTORISED __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default"), optimize("O3")))
+/* glibc's vector library has this function for loops; its own declaration appears only under -ffast-math. */
+__attribute__((simd("notinbranch"))) extern float expf(float);
+#else
+#define VECTORISED
+#endif
+
+VECTORISED void kernel_rms_norm(const float *x, const float *weight, int count, float epsilon, float *out)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < count; i++)
+        sum += x[i] * x[i];
+    float scale = 1.0f / sqrtf(sum / (float)count + epsilon);
+#pragma omp simd
+    for (int i = 0; i < count; i++)
+        out[i] = x[i] * scale * weight[i];
+}
+
+VECTORISED void kernel_rotate(float *x, const float *cosines, const float *sines, int size)
+{
+    int half = size / 2;
+    float *upper = x + half;
+#pragma omp simd
+    for (int i = 0; i < half; i++) {
+        float first = x[i], second = upper[i];
+        x[i] = first * cosines[i] - second * sines[i];
+        upper[i] = second * cosines[i] + first * sines[i];
+    }
+}
+
+static VECTORISED void store_bfloat16(const float *x, float factor, int count, uint16_t *out)
+{
+#pragma omp simd
+    for (int i = 0; i < count; i++) {
+        float value = x[i] * factor;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        out[i] = (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+    }
+}
+
+static VECTORISED void store_float(const float *x, float factor, int count, float *out)
+{
+#pragma omp simd
+    for (int i = 0; i < count; i++)
+        out[i] = x[i] * factor;
+}
+
+void kernel_store(enum product_type type, const float *x, float factor, int count, void *out)
+{
+    if (type == PRODUCT_BFLOAT16)
+        store_bfloat16(x, factor, count, out);
+    else
+        store_float(x, factor, count, out);
+}
+
+void kernel_load(enum product_type type, const void *x, int count, float *out)
+{
+    if (type == PRODUCT_FLOAT32) {
+        memcpy(out, x, (size_t)count * sizeof *out);
+        return;
+    }
+    const uint16_t *half = x;
+    for (int i = 0; i < count; i++)
+        out[i] = bfloat16_to_float(half[i]);
+}
+
+VECTORISED void kernel_gated(const float *gate, const float *up, int count, float *out)
+{
+#pragma omp simd
+    for (int i = 0; i < count; i++)
+        out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+}
+
+static VECTORISED float largest(const float *x, int count)
+{
+    float best = -INFINITY;
+#pragma omp simd reduction(max : best)
+    for (int i = 0; i < count; i++)
+        best = x[i] > best ? x[i] : best;
+    return best;
+}
+
+VECTORISED void kernel_softmax(float *x, int count)
+{
+    float best = largest(x, count), sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < count; i++) {
+        x[i] = expf(x[i] - best);
+        sum += x[i];
+    }
+    float scale = 1.0f / sum;
+#pragma omp simd
+    for (int i = 0; i < count; i++)
+        x[i] *= scale;
+}
+
+VECTORISED float kernel_log_sum_exp(const float *x, int count)
+{
+    float best = largest(x, count), sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < count; i++)
+        sum += expf(x[i] - best);
+    return best + logf(sum);
+}
+
+static int index_of(const float *x, int count, float value)
+{
+    int index = 0;
+    while (index < count - 1 && x[index] != value)
+        index++;
+    return index;
+}
+
+struct choice kernel_choose(const float *x, int count)
+{
+    float best = largest(x, count);
+    int index = index_of(x, count, best);
+    float before = largest(x, index), after = largest(x + index + 1, count - index - 1);
+    return (struct choice){index, best - (before > after ? before : after)};
+}
+
+/* A heap of the best so far with the worst of them on top; of equal values the higher index is the worse. */
+struct top_heap {
+    int *indices;
+    float *values;
+    int count;
+};
+
+static int worse(const struct top_heap *heap, int a, int b)
+{
+    return heap->values[a] < heap->values[b] ||
+           (heap->values[a] == heap->values[b] && heap->indices[a] > heap->indices[b]);
+}
+
+static void exchange(struct top_heap *heap, int a, int b)
+{
+    int index = heap->indices[a];
+    float value = heap->values[a];
+    heap->indices[a] = heap->indices[b];
+    heap->values[a] = heap->values[b];
+    heap->indices[b] = index;
+    heap->values[b] = value;
+}
+
+static void sink(struct top_heap *heap, int at)
+{
+    for (;;) {
+        int child = 2 * at + 1;
+        if (child + 1 < heap->count && worse(heap, child + 1, child))
+            child++;
+        if (child >= heap->count || !worse(heap, child, at))
+            return;
+        exchange(heap, at, child);
+        at = child;
+    }
+}
+
+void kernel_top(const float *x, int count, int width, int *indices, float *values)
+{
+    enum { STRIDE = 64 };
+    struct top_heap heap = {indices, values, width};
+    for (int i = 0; i < width; i++) {
+        indices[i] = i;
+        values[i] = x[i];
+    }
+    for (int i = width / 2 - 1; i >= 0; i--)
+        sink(&heap, i);
+    for (int from = width; from < count; from += STRIDE) {
+        int to = from + STRIDE < count ? from + STRIDE : count;
+        if (largest(x + from, to - from) <= values[0])
+            continue;
+        for (int i = from; i < to; i++) {
+            if (x[i] <= values[0])
+                continue;
+            indices[0] = i;
+            values[0] = x[i];
+            sink(&heap, 0);
+        }
+    }
+    while (heap.count > 1) {
+        exchange(&heap, 0, heap.count - 1);
+        heap.count--;
+        sink(&heap, 0);
+    }
+}

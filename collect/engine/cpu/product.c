@@ -1,0 +1,274 @@
+#include "collect/engine/cpu/product.h"
+
+#include "collect/engine/bfloat16.h"
+
+#include <dnnl.h>
+#include <omp.h>
+#include <stdlib.h>
+
+#define SHAPES_MAXIMUM 64
+#define THREADS_MAXIMUM 256
+
+static void check(dnnl_status_t status, const char *what)
+{
+    if (status != dnnl_success)
+        die("oneDNN: %s failed with status %d", what, (int)status);
+}
+#define CHECK(call) check((call), #call)
+
+static dnnl_engine_t cpu_engine(void)
+{
+    static dnnl_engine_t engine;
+    if (!engine)
+        CHECK(dnnl_engine_create(&engine, dnnl_cpu, 0));
+    return engine;
+}
+
+/* Streams of the CPU run at once and keep nothing; each thread has its own. */
+static dnnl_stream_t cpu_stream(void)
+{
+    static _Thread_local dnnl_stream_t stream;
+    if (!stream)
+        CHECK(dnnl_stream_create(&stream, cpu_engine(), dnnl_stream_default_flags));
+    return stream;
+}
+
+static dnnl_data_type_t data_type(enum product_type type)
+{
+    return type == PRODUCT_BFLOAT16 ? dnnl_bf16 : dnnl_f32;
+}
+
+bool product_has_bfloat16(void)
+{
+    return dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core_bf16 && __builtin_cpu_supports("avx512bf16");
+}
+
+static dnnl_memory_t wrap(const dnnl_memory_desc_t *description, void *bytes)
+{
+    dnnl_memory_t memory;
+    CHECK(dnnl_memory_create(&memory, description, cpu_engine(), bytes));
+    return memory;
+}
+
+/* The primitive of one product; `weights` may leave the layout open (format any). */
+static dnnl_primitive_desc_t describe(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b,
+                                      const dnnl_memory_desc_t *c, bool add)
+{
+    dnnl_matmul_desc_t product;
+    dnnl_primitive_attr_t attributes;
+    dnnl_primitive_desc_t description;
+    CHECK(dnnl_matmul_desc_init(&product, a, b, NULL, c));
+    CHECK(dnnl_primitive_attr_create(&attributes));
+    CHECK(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
+    dnnl_post_ops_t after;
+    CHECK(dnnl_post_ops_create(&after));
+    if (add)
+        CHECK(dnnl_post_ops_append_sum(after, 1.0f));
+    CHECK(dnnl_primitive_attr_set_post_ops(attributes, after));
+    CHECK(dnnl_primitive_desc_create(&description, &product, attributes, cpu_engine(), NULL));
+    CHECK(dnnl_post_ops_destroy(after));
+    CHECK(dnnl_primitive_attr_destroy(attributes));
+    return description;
+}
+
+static size_t scratch_size(dnnl_primitive_desc_t description)
+{
+    return dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0));
+}
+
+/* --- linear
+ * -------------------------------------------------------------------------------------------------------------------
+ */
+
+struct linear_shape {
+    int rows;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t x, y, scratch;
+};
+
+struct linear {
+    enum product_type type;
+    int inputs, outputs;
+    struct linear_shape shapes[SHAPES_MAXIMUM];
+    int shape_count;
+    dnnl_memory_desc_t layout; /* of the weights, as chosen at the smallest shape */
+    dnnl_memory_t weights;
+    void *weight_bytes;
+};
+
+/* The stacked tensors, row-major [outputs, inputs] in the type. */
+static void *stack_tensors(const struct linear *linear, const struct tensor *const *tensors, int count)
+{
+    char *rows = xaligned((size_t)linear->outputs * (size_t)linear->inputs, product_type_size(linear->type)),
+         *at = rows;
+    for (int i = 0; i < count; i++) {
+        if (linear->type == PRODUCT_BFLOAT16)
+            tensor_to_bfloat16(tensors[i], 0, tensors[i]->elements, (uint16_t *)at);
+        else
+            tensor_to_float(tensors[i], 0, tensors[i]->elements, (float *)at);
+        at += (size_t)tensors[i]->elements * product_type_size(linear->type);
+    }
+    return rows;
+}
+
+static void store_weights(struct linear *linear, void *rows)
+{
+    dnnl_memory_desc_t plain;
+    const dnnl_dims_t sizes = {linear->inputs, linear->outputs}, strides = {1, linear->inputs};
+    CHECK(dnnl_memory_desc_init_by_strides(&plain, 2, sizes, data_type(linear->type), strides));
+    linear->weight_bytes = xaligned(dnnl_memory_desc_get_size(&linear->layout), 1);
+    linear->weights = wrap(&linear->layout, linear->weight_bytes);
+    dnnl_memory_t source = wrap(&plain, rows);
+    dnnl_primitive_desc_t description;
+    dnnl_primitive_t reorder;
+    CHECK(dnnl_reorder_primitive_desc_create(&description, &plain, cpu_engine(), &linear->layout, cpu_engine(), NULL));
+    CHECK(dnnl_primitive_create(&reorder, description));
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, linear->weights}};
+    CHECK(dnnl_primitive_execute(reorder, cpu_stream(), 2, arguments));
+    CHECK(dnnl_stream_wait(cpu_stream()));
+    CHECK(dnnl_primitive_destroy(reorder));
+    CHECK(dnnl_primitive_desc_destroy(description));
+    CHECK(dnnl_memory_destroy(source));
+}
+
+static void add_shape(struct linear *linear, int rows, bool add)
+{
+    dnnl_memory_desc_t x, y;
+    const dnnl_dims_t x_sizes = {rows, linear->inputs}, y_sizes = {rows, linear->outputs};
+    CHECK(dnnl_memory_desc_init_by_tag(&x, 2, x_sizes, data_type(linear->type), dnnl_ab));
+    CHECK(dnnl_memory_desc_init_by_tag(&y, 2, y_sizes, dnnl_f32, dnnl_ab));
+    if (linear->shape_count == 0) {
+        const dnnl_dims_t sizes = {linear->inputs, linear->outputs};
+        CHECK(dnnl_memory_desc_init_by_tag(&linear->layout, 2, sizes, data_type(linear->type), dnnl_format_tag_any));
+    }
+    dnnl_primitive_desc_t description = describe(&x, &linear->layout, &y, add);
+    if (linear->shape_count == 0)
+        linear->layout = *dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0);
+    struct linear_shape *shape = &linear->shapes[linear->shape_count++];
+    shape->rows = rows;
+    CHECK(dnnl_primitive_create(&shape->primitive, description));
+    shape->x = wrap(&x, DNNL_MEMORY_NONE);
+    shape->y = wrap(&y, DNNL_MEMORY_NONE);
+    shape->scratch = wrap(dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0), DNNL_MEMORY_ALLOCATE);
+    CHECK(dnnl_primitive_desc_destroy(description));
+}
+
+struct linear *linear_create(enum product_type type, const struct tensor *const *tensors, int tensor_count, int inputs,
+                             enum linear_output output, const int *shapes, int shape_count)
+{
+    struct linear *linear = xcalloc(1, sizeof *linear);
+    linear->type = type;
+    linear->inputs = inputs;
+    for (int i = 0; i < tensor_count; i++)
+        linear->outputs += (int)(tensors[i]->elements / inputs);
+    for (int i = 0; i < shape_count && i < SHAPES_MAXIMUM; i++)
+        add_shape(linear, shapes[i], output == LINEAR_ADD);
+    void *rows = stack_tensors(linear, tensors, tensor_count);
+    store_weights(linear, rows);
+    free(rows);
+    return linear;
+}
+
+void linear_apply(struct linear *linear, int rows, const void *x, float *y)
+{
+    struct linear_shape *shape = linear->shapes, *last = linear->shapes + linear->shape_count - 1;
+    while (shape < last && shape->rows < rows)
+        shape++;
+    if (shape->rows < rows)
+        die("a product of %d rows; the largest that was readied has %d", rows, shape->rows);
+    CHECK(dnnl_memory_set_data_handle(shape->x, (void *)x));
+    CHECK(dnnl_memory_set_data_handle(shape->y, y));
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, shape->x},
+                                         {DNNL_ARG_WEIGHTS, linear->weights},
+                                         {DNNL_ARG_DST, shape->y},
+                                         {DNNL_ARG_SCRATCHPAD, shape->scratch}};
+    CHECK(dnnl_primitive_execute(shape->primitive, cpu_stream(), 4, arguments));
+}
+
+size_t linear_bytes(const struct linear *linear)
+{
+    return dnnl_memory_desc_get_size(&linear->layout);
+}
+
+void linear_destroy(struct linear *linear)
+{
+    if (!linear)
+        return;
+    for (int i = 0; i < linear->shape_count; i++) {
+        dnnl_primitive_destroy(linear->shapes[i].primitive);
+        dnnl_memory_destroy(linear->shapes[i].x);
+        dnnl_memory_destroy(linear->shapes[i].y);
+        dnnl_memory_destroy(linear->shapes[i].scratch);
+    }
+    dnnl_memory_destroy(linear->weights);
+    free(linear->weight_bytes);
+    free(linear);
+}
+
+/* --- small products
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* What a thread of a parallel region needs of its own. */
+struct small_product_thread {
+    dnnl_memory_t a, b, c, scratch;
+};
+
+struct small_product {
+    dnnl_primitive_t primitive;
+    int thread_count;
+    struct small_product_thread threads[];
+};
+
+struct small_product *small_product_create(enum product_type type, int rows, int columns, int inner, bool transposed)
+{
+    int thread_count = omp_get_max_threads();
+    struct small_product *product = xcalloc(1, sizeof *product + (size_t)thread_count * sizeof *product->threads);
+    product->thread_count = thread_count;
+    dnnl_memory_desc_t a, b, c;
+    const dnnl_dims_t a_sizes = {rows, inner}, b_sizes = {inner, columns}, c_sizes = {rows, columns};
+    CHECK(dnnl_memory_desc_init_by_tag(&a, 2, a_sizes, data_type(type), dnnl_ab));
+    CHECK(dnnl_memory_desc_init_by_tag(&b, 2, b_sizes, data_type(type), transposed ? dnnl_ba : dnnl_ab));
+    CHECK(dnnl_memory_desc_init_by_tag(&c, 2, c_sizes, dnnl_f32, dnnl_ab));
+    omp_set_num_threads(1); /* oneDNN plans for the threads it sees: inside a parallel region it has one */
+    dnnl_primitive_desc_t description = describe(&a, &b, &c, false);
+    CHECK(dnnl_primitive_create(&product->primitive, description));
+    omp_set_num_threads(thread_count);
+    size_t scratch = scratch_size(description);
+    const dnnl_memory_desc_t *scratch_layout = dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+    for (int i = 0; i < thread_count; i++) {
+        struct small_product_thread *thread = &product->threads[i];
+        thread->a = wrap(&a, DNNL_MEMORY_NONE);
+        thread->b = wrap(&b, DNNL_MEMORY_NONE);
+        thread->c = wrap(&c, DNNL_MEMORY_NONE);
+        thread->scratch = wrap(scratch_layout, scratch ? DNNL_MEMORY_ALLOCATE : DNNL_MEMORY_NONE);
+    }
+    CHECK(dnnl_primitive_desc_destroy(description));
+    return product;
+}
+
+void small_product_apply(const struct small_product *product, const void *a, const void *b, float *c)
+{
+    const struct small_product_thread *thread = &product->threads[omp_get_thread_num()];
+    CHECK(dnnl_memory_set_data_handle(thread->a, (void *)a));
+    CHECK(dnnl_memory_set_data_handle(thread->b, (void *)b));
+    CHECK(dnnl_memory_set_data_handle(thread->c, c));
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, thread->a},
+                                         {DNNL_ARG_WEIGHTS, thread->b},
+                                         {DNNL_ARG_DST, thread->c},
+                                         {DNNL_ARG_SCRATCHPAD, thread->scratch}};
+    CHECK(dnnl_primitive_execute(product->primitive, cpu_stream(), 4, arguments));
+}
+
+void small_product_destroy(struct small_product *product)
+{
+    if (!product)
+        return;
+    for (int i = 0; i < product->thread_count; i++) {
+        dnnl_memory_destroy(product->threads[i].a);
+        dnnl_memory_destroy(product->threads[i].b);
+        dnnl_memory_destroy(product->threads[i].c);
+        dnnl_memory_destroy(product->threads[i].scratch);
+    }
+    dnnl_primitive_destroy(product->primitive);
+    free(product);
+}

@@ -1,0 +1,435 @@
+#include "collect/engine/cpu/stack.h"
+
+#include "collect/engine/cpu/kernels.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMN_STEP 64  /* attention's products are readied for lengths in these steps */
+#define PARALLEL_ROWS 4 /* fewer rows are not worth waking other threads */
+
+struct layer {
+    float *input_norm, *post_attention_norm; /* [hidden_size] */
+    float *q_norm, *k_norm;                  /* [head_size] */
+    struct linear *qkv;                      /* [(heads + 2 kv_heads) * head_size, hidden_size] */
+    struct linear *o;                        /* [hidden_size, heads * head_size] */
+    struct linear *gate_up;                  /* [2 * intermediate_size, hidden_size] */
+    struct linear *down;                     /* [hidden_size, intermediate_size] */
+};
+
+/* Scores and weighted values of one number of rows and one number of columns. */
+struct attention_products {
+    struct small_product *scores;   /* [rows, columns] = q[rows, head_size] · k[columns, head_size]ᵀ */
+    struct small_product *weighted; /* [rows, head_size] = p[rows, columns] · v[columns, head_size] */
+};
+
+/* What one thread needs to attend for one KV head: rows are a segment's rows times the query heads that share the KV
+ * head. */
+struct attention_scratch {
+    float *scores; /* [rows, columns] */
+    void *weights; /* the same in the products' type */
+    float *output; /* [rows, head_size] */
+};
+
+struct stack {
+    const struct model *model;
+    enum product_type type;
+    int sessions, capacity, group; /* group: query heads a KV head */
+    int maximum_rows;
+    int segment_shapes[64], segment_shape_count;
+    int column_steps;
+    struct layer *layers;
+    float *norm;                          /* [hidden_size] */
+    struct linear *context;               /* a drafter's keys and values of all layers from features, or NULL */
+    float *cosines, *sines;               /* [capacity, head_size / 2] */
+    char *keys, *values;                  /* [layer][session][kv_head][capacity][head_size] in the type */
+    struct attention_products *attention; /* [segment_shape][column step] */
+    struct attention_scratch *scratch;    /* [thread] */
+    int thread_count;
+    float *fused;        /* qkv, gate_up or context products: [rows, widest] */
+    char *product_input; /* [rows, widest] in the type */
+    char *queries;       /* [session][kv_head][segment rows * group][head_size] in the type */
+    char *attended;      /* [rows, heads * head_size] in the type */
+};
+
+static float *load_vector(const struct tensor *tensor)
+{
+    float *values = xaligned((size_t)tensor->elements, sizeof *values);
+    tensor_to_float(tensor, 0, tensor->elements, values);
+    return values;
+}
+
+static int widest(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static void create_layer(const struct stack_options *options, const struct model_layer *from, struct layer *layer)
+{
+    const struct model *model = options->model;
+    const struct tensor *qkv[] = {from->q, from->k, from->v}, *gate_up[] = {from->gate, from->up};
+    int hidden = model->hidden_size, count = options->row_shape_count;
+    const int *shapes = options->row_shapes;
+    layer->input_norm = load_vector(from->input_norm);
+    layer->post_attention_norm = load_vector(from->post_attention_norm);
+    layer->q_norm = load_vector(from->q_norm);
+    layer->k_norm = load_vector(from->k_norm);
+    layer->qkv = linear_create(options->type, qkv, 3, hidden, LINEAR_STORE, shapes, count);
+    layer->o =
+        linear_create(options->type, &from->o, 1, model->head_count * model->head_size, LINEAR_ADD, shapes, count);
+    layer->gate_up = linear_create(options->type, gate_up, 2, hidden, LINEAR_STORE, shapes, count);
+    layer->down = linear_create(options->type, &from->down, 1, model->intermediate_size, LINEAR_ADD, shapes, count);
+}
+
+static void create_context(struct stack *stack, const struct stack_options *options)
+{
+    const struct model *model = stack->model;
+    const struct tensor **parts = xcalloc((size_t)model->layer_count * 2, sizeof *parts);
+    for (int i = 0; i < model->layer_count; i++) {
+        parts[2 * i] = model->layers[i].k;
+        parts[2 * i + 1] = model->layers[i].v;
+    }
+    stack->context = linear_create(stack->type, parts, 2 * model->layer_count, model->hidden_size, LINEAR_STORE,
+                                   options->row_shapes, options->row_shape_count);
+    free(parts);
+}
+
+static void create_rotation(struct stack *stack)
+{
+    int half = stack->model->head_size / 2;
+    stack->cosines = xaligned((size_t)stack->capacity * (size_t)half, sizeof *stack->cosines);
+    stack->sines = xaligned((size_t)stack->capacity * (size_t)half, sizeof *stack->sines);
+    for (int i = 0; i < half; i++) {
+        float frequency = 1.0f / powf(stack->model->rope_theta, (float)(2 * i) / (float)stack->model->head_size);
+        for (int position = 0; position < stack->capacity; position++) {
+            float angle = (float)position * frequency;
+            stack->cosines[position * half + i] = cosf(angle);
+            stack->sines[position * half + i] = sinf(angle);
+        }
+    }
+}
+
+static void create_attention(struct stack *stack)
+{
+    int head = stack->model->head_size, steps = stack->column_steps, columns = steps * COLUMN_STEP;
+    stack->attention = xcalloc((size_t)(stack->segment_shape_count * steps), sizeof *stack->attention);
+    for (int shape = 0; shape < stack->segment_shape_count; shape++)
+        for (int step = 0; step < steps; step++) {
+            struct attention_products *products = &stack->attention[shape * steps + step];
+            int rows = stack->segment_shapes[shape] * stack->group;
+            products->scores = small_product_create(stack->type, rows, (step + 1) * COLUMN_STEP, head, true);
+            products->weighted = small_product_create(stack->type, rows, head, (step + 1) * COLUMN_STEP, false);
+        }
+    size_t rows = (size_t)(stack->segment_shapes[stack->segment_shape_count - 1] * stack->group);
+    stack->thread_count = omp_get_max_threads();
+    stack->scratch = xcalloc((size_t)stack->thread_count, sizeof *stack->scratch);
+    for (int i = 0; i < stack->thread_count; i++) {
+        stack->scratch[i].scores = xaligned(rows * (size_t)columns, sizeof(float));
+        stack->scratch[i].weights = xaligned(rows * (size_t)columns, product_type_size(stack->type));
+        stack->scratch[i].output = xaligned(rows * (size_t)head, sizeof(float));
+    }
+}
+
+/* Caches are a whole number of column steps long: products read past a session's end, where they find zeros or what is
+ * left of rows that were not kept, and the mask hides it. */
+static void create_buffers(struct stack *stack)
+{
+    const struct model *model = stack->model;
+    size_t rows = (size_t)stack->maximum_rows, size = product_type_size(stack->type);
+    int heads = model->head_count * model->head_size, kv = model->kv_head_count * model->head_size;
+    int wide = widest(heads + 2 * kv, 2 * model->intermediate_size);
+    wide = widest(wide, stack->context ? 2 * kv * model->layer_count : 0);
+    size_t cache = (size_t)model->layer_count * (size_t)stack->sessions * (size_t)kv * (size_t)stack->capacity;
+    stack->keys = xaligned(cache, size);
+    stack->values = xaligned(cache, size);
+    stack->fused = xaligned(rows * (size_t)wide, sizeof(float));
+    stack->product_input = xaligned(rows * (size_t)widest(model->hidden_size, model->intermediate_size), size);
+    size_t segment_rows = (size_t)stack->segment_shapes[stack->segment_shape_count - 1];
+    stack->queries = xaligned((size_t)stack->sessions * segment_rows * (size_t)heads, size);
+    stack->attended = xaligned(rows * (size_t)heads, size);
+}
+
+struct stack *stack_create(const struct stack_options *options)
+{
+    const struct model *model = options->model;
+    struct stack *stack = xcalloc(1, sizeof *stack);
+    stack->model = model;
+    stack->type = options->type;
+    stack->sessions = options->sessions;
+    stack->column_steps = (options->capacity + COLUMN_STEP - 1) / COLUMN_STEP;
+    stack->capacity = stack->column_steps * COLUMN_STEP;
+    stack->group = model->head_count / model->kv_head_count;
+    stack->maximum_rows = options->row_shapes[options->row_shape_count - 1];
+    stack->segment_shape_count = options->segment_shape_count;
+    memcpy(stack->segment_shapes, options->segment_shapes, (size_t)options->segment_shape_count * sizeof(int));
+    stack->layers = xcalloc((size_t)model->layer_count, sizeof *stack->layers);
+    for (int i = 0; i < model->layer_count; i++)
+        create_layer(options, &model->layers[i], &stack->layers[i]);
+    stack->norm = load_vector(model->norm);
+    if (options->with_context)
+        create_context(stack, options);
+    create_rotation(stack);
+    create_attention(stack);
+    create_buffers(stack);
+    return stack;
+}
+
+void stack_destroy(struct stack *stack)
+{
+    if (!stack)
+        return;
+    for (int i = 0; i < stack->model->layer_count; i++) {
+        struct layer *layer = &stack->layers[i];
+        float *vectors[] = {layer->input_norm, layer->post_attention_norm, layer->q_norm, layer->k_norm};
+        struct linear *linears[] = {layer->qkv, layer->o, layer->gate_up, layer->down};
+        for (int j = 0; j < 4; j++) {
+            free(vectors[j]);
+            linear_destroy(linears[j]);
+        }
+    }
+    for (int i = 0; i < stack->segment_shape_count * stack->column_steps; i++) {
+        small_product_destroy(stack->attention[i].scores);
+        small_product_destroy(stack->attention[i].weighted);
+    }
+    for (int i = 0; i < stack->thread_count; i++) {
+        free(stack->scratch[i].scores);
+        free(stack->scratch[i].weights);
+        free(stack->scratch[i].output);
+    }
+    linear_destroy(stack->context);
+    void *buffers[] = {stack->layers,   stack->norm,          stack->cosines,   stack->sines,
+                       stack->keys,     stack->values,        stack->fused,     stack->queries,
+                       stack->attended, stack->product_input, stack->attention, stack->scratch};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        free(buffers[i]);
+    free(stack);
+}
+
+/* Where a layer's keys (or values) of one KV head of a session begin: [capacity, head_size]. */
+static char *cache_at(const struct stack *stack, char *cache, int layer, int session, int kv_head, int position)
+{
+    size_t head = ((size_t)layer * (size_t)stack->sessions + (size_t)session) * (size_t)stack->model->kv_head_count +
+                  (size_t)kv_head;
+    return cache + (head * (size_t)stack->capacity + (size_t)position) * (size_t)stack->model->head_size *
+                       product_type_size(stack->type);
+}
+
+/* Norms, rotates and stores one row's keys, and stores its values; key and value: [kv_heads, head_size]. */
+static void store_key_value(struct stack *stack, int layer, int session, int slot, int position, float *key,
+                            const float *value)
+{
+    const struct model *model = stack->model;
+    int head = model->head_size, half = head / 2;
+    for (int kv = 0; kv < model->kv_head_count; kv++) {
+        float *row = key + kv * head;
+        kernel_rms_norm(row, stack->layers[layer].k_norm, head, model->norm_epsilon, row);
+        kernel_rotate(row, stack->cosines + position * half, stack->sines + position * half, head);
+        kernel_store(stack->type, row, 1.0f, head, cache_at(stack, stack->keys, layer, session, kv, slot));
+        kernel_store(stack->type, value + kv * head, 1.0f, head,
+                     cache_at(stack, stack->values, layer, session, kv, slot));
+    }
+}
+
+static int segment_shape(const struct stack *stack, int rows)
+{
+    int shape = 0;
+    while (stack->segment_shapes[shape] < rows)
+        shape++;
+    return shape;
+}
+
+/* A segment's packed queries: [kv_head][shape rows * group][head_size]. */
+static char *queries_at(const struct stack *stack, const struct stack_segment *segment, int kv_head)
+{
+    const struct model *model = stack->model;
+    size_t rows = (size_t)(stack->segment_shapes[segment_shape(stack, segment->count)] * stack->group);
+    size_t most = (size_t)(stack->segment_shapes[stack->segment_shape_count - 1] * model->head_count);
+    size_t row = (size_t)segment->session * most + (size_t)kv_head * rows;
+    return stack->queries + row * (size_t)model->head_size * product_type_size(stack->type);
+}
+
+/* Row `row` of a segment: queries normed, rotated, scaled and packed, keys and values into the cache. */
+static void store_row(struct stack *stack, int layer, const struct stack_segment *segment, int row, float *qkv)
+{
+    const struct model *model = stack->model;
+    int head = model->head_size, half = head / 2, position = segment->positions[row];
+    float scale = 1.0f / sqrtf((float)head);
+    for (int h = 0; h < model->head_count; h++) {
+        float *query = qkv + h * head;
+        kernel_rms_norm(query, stack->layers[layer].q_norm, head, model->norm_epsilon, query);
+        kernel_rotate(query, stack->cosines + position * half, stack->sines + position * half, head);
+        size_t packed = (size_t)(row * stack->group + h % stack->group) * (size_t)head;
+        kernel_store(stack->type, query, scale, head,
+                     queries_at(stack, segment, h / stack->group) + packed * product_type_size(stack->type));
+    }
+    float *key = qkv + model->head_count * head, *value = key + model->kv_head_count * head;
+    store_key_value(stack, layer, segment->session, segment->base + row, position, key, value);
+}
+
+/* Hides the new rows that `row` does not see, softmax over the rest, zeros behind. scores: [columns]. */
+static void weigh_row(const struct stack_segment *segment, int row, int columns, float *scores)
+{
+    const uint64_t *visible = segment->visible + (size_t)row * (size_t)segment->words;
+    float *fresh = scores + segment->base;
+    for (int j = 0; j < segment->count; j++)
+        fresh[j] = visible[j / 64] >> (j % 64) & 1 ? fresh[j] : -INFINITY;
+    int seen = segment->base + segment->count;
+    kernel_softmax(scores, seen);
+    memset(scores + seen, 0, (size_t)(columns - seen) * sizeof *scores);
+}
+
+static void attend(struct stack *stack, int layer, const struct stack_segment *segment, int kv_head)
+{
+    const struct model *model = stack->model;
+    struct attention_scratch *scratch = &stack->scratch[omp_get_thread_num()];
+    int head = model->head_size, group = stack->group, seen = segment->base + segment->count;
+    int step = (seen + COLUMN_STEP - 1) / COLUMN_STEP - 1, columns = (step + 1) * COLUMN_STEP;
+    const struct attention_products *products =
+        &stack->attention[segment_shape(stack, segment->count) * stack->column_steps + step];
+    size_t size = product_type_size(stack->type);
+    small_product_apply(products->scores, queries_at(stack, segment, kv_head),
+                        cache_at(stack, stack->keys, layer, segment->session, kv_head, 0), scratch->scores);
+    for (int i = 0; i < segment->count * group; i++) {
+        float *scores = scratch->scores + (size_t)i * (size_t)columns;
+        weigh_row(segment, i / group, columns, scores);
+        kernel_store(stack->type, scores, 1.0f, columns, (char *)scratch->weights + (size_t)i * (size_t)columns * size);
+    }
+    small_product_apply(products->weighted, scratch->weights,
+                        cache_at(stack, stack->values, layer, segment->session, kv_head, 0), scratch->output);
+    for (int i = 0; i < segment->count * group; i++) {
+        size_t row = (size_t)(segment->first + i / group),
+               column = (size_t)(kv_head * group + i % group) * (size_t)head;
+        size_t at = row * (size_t)(model->head_count * head) + column;
+        kernel_store(stack->type, scratch->output + i * head, 1.0f, head, stack->attended + at * size);
+    }
+}
+
+static void norm_rows(const struct stack *stack, const float *x, const float *weight, int rows, void *out)
+{
+    int hidden = stack->model->hidden_size;
+    size_t size = product_type_size(stack->type);
+#pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
+    for (int i = 0; i < rows; i++) {
+        float *normed = stack->fused + (size_t)i * (size_t)hidden;
+        kernel_rms_norm(x + (size_t)i * (size_t)hidden, weight, hidden, stack->model->norm_epsilon, normed);
+        kernel_store(stack->type, normed, 1.0f, hidden, (char *)out + (size_t)i * (size_t)hidden * size);
+    }
+}
+
+static void run_attention(struct stack *stack, int index, const struct stack_segment *segments, int segment_count,
+                          int rows, float *x)
+{
+    const struct model *model = stack->model;
+    struct layer *layer = &stack->layers[index];
+    int width = (model->head_count + 2 * model->kv_head_count) * model->head_size;
+    norm_rows(stack, x, layer->input_norm, rows, stack->product_input);
+    linear_apply(layer->qkv, rows, stack->product_input, stack->fused);
+    for (int s = 0; s < segment_count; s++) {
+        const struct stack_segment *segment = &segments[s];
+#pragma omp parallel for schedule(static) if (segment->count >= PARALLEL_ROWS)
+        for (int row = 0; row < segment->count; row++)
+            store_row(stack, index, segment, row, stack->fused + (size_t)(segment->first + row) * (size_t)width);
+    }
+#pragma omp parallel for schedule(static) collapse(2)
+    for (int s = 0; s < segment_count; s++)
+        for (int kv = 0; kv < model->kv_head_count; kv++)
+            attend(stack, index, &segments[s], kv);
+    linear_apply(layer->o, rows, stack->attended, x);
+}
+
+static void run_mlp(struct stack *stack, int index, int rows, float *x)
+{
+    struct layer *layer = &stack->layers[index];
+    int inner = stack->model->intermediate_size;
+    size_t size = product_type_size(stack->type);
+    norm_rows(stack, x, layer->post_attention_norm, rows, stack->product_input);
+    linear_apply(layer->gate_up, rows, stack->product_input, stack->fused);
+#pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
+    for (int i = 0; i < rows; i++) {
+        float *gate = stack->fused + (size_t)i * 2 * (size_t)inner;
+        kernel_gated(gate, gate + inner, inner, gate);
+        kernel_store(stack->type, gate, 1.0f, inner, stack->product_input + (size_t)i * (size_t)inner * size);
+    }
+    linear_apply(layer->down, rows, stack->product_input, x);
+}
+
+void stack_run(struct stack *stack, const struct stack_segment *segments, int segment_count, int rows, float *x,
+               void *normed, stack_on_layer *on_layer, void *context)
+{
+    for (int i = 0; i < stack->model->layer_count; i++) {
+        run_attention(stack, i, segments, segment_count, rows, x);
+        run_mlp(stack, i, rows, x);
+        if (on_layer)
+            on_layer(context, i, x, rows);
+    }
+    norm_rows(stack, x, stack->norm, rows, normed);
+}
+
+void stack_add_context(struct stack *stack, int session, int base, int rows, const void *features)
+{
+    const struct model *model = stack->model;
+    int kv = model->kv_head_count * model->head_size, width = 2 * kv * model->layer_count;
+    linear_apply(stack->context, rows, features, stack->fused);
+#pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
+    for (int i = 0; i < rows; i++)
+        for (int layer = 0; layer < model->layer_count; layer++) {
+            float *key = stack->fused + (size_t)i * (size_t)width + (size_t)layer * 2 * (size_t)kv;
+            store_key_value(stack, layer, session, base + i, base + i, key, key + kv);
+        }
+}
+
+void stack_compact(struct stack *stack, int session, int base, const int *nodes, int count)
+{
+    int heads = stack->model->kv_head_count;
+    size_t row = (size_t)stack->model->head_size * product_type_size(stack->type);
+    char *caches[] = {stack->keys, stack->values};
+    for (int layer = 0; layer < stack->model->layer_count; layer++)
+        for (int kv = 0; kv < heads; kv++)
+            for (int c = 0; c < 2; c++)
+                for (int i = 0; i < count; i++)
+                    if (nodes[i] != i)
+                        memcpy(cache_at(stack, caches[c], layer, session, kv, base + i),
+                               cache_at(stack, caches[c], layer, session, kv, base + nodes[i]), row);
+}
+
+size_t stack_weight_bytes(const struct stack *stack)
+{
+    size_t bytes = stack->context ? linear_bytes(stack->context) : 0;
+    for (int i = 0; i < stack->model->layer_count; i++) {
+        const struct layer *layer = &stack->layers[i];
+        bytes += linear_bytes(layer->qkv) + linear_bytes(layer->o) + linear_bytes(layer->gate_up) +
+                 linear_bytes(layer->down);
+    }
+    return bytes;
+}
+
+size_t stack_cache_bytes(const struct stack *stack)
+{
+    const struct model *model = stack->model;
+    return 2 * (size_t)model->layer_count * (size_t)stack->sessions * (size_t)model->kv_head_count *
+           (size_t)stack->capacity * (size_t)model->head_size * product_type_size(stack->type);
+}
+
+void stack_run_products_alone(struct stack *stack, int rows, int base)
+{
+    int step = (base + rows + COLUMN_STEP - 1) / COLUMN_STEP - 1, kv_heads = stack->model->kv_head_count;
+    const struct attention_products *products =
+        &stack->attention[segment_shape(stack, rows) * stack->column_steps + step];
+    for (int i = 0; i < stack->model->layer_count; i++) {
+        struct layer *layer = &stack->layers[i];
+        linear_apply(layer->qkv, rows, stack->product_input, stack->fused);
+#pragma omp parallel for schedule(static)
+        for (int kv = 0; kv < kv_heads; kv++) {
+            struct attention_scratch *scratch = &stack->scratch[omp_get_thread_num()];
+            small_product_apply(products->scores, stack->queries, cache_at(stack, stack->keys, i, 0, kv, 0),
+                                scratch->scores);
+            small_product_apply(products->weighted, scratch->weights, cache_at(stack, stack->values, i, 0, kv, 0),
+                                scratch->output);
+        }
+        linear_apply(layer->o, rows, stack->attended, stack->fused);
+        linear_apply(layer->gate_up, rows, stack->product_input, stack->fused);
+        linear_apply(layer->down, rows, stack->product_input, stack->fused);
+    }
+}

@@ -1,0 +1,61 @@
+/* A stack of decoder layers on the CPU: the target's, and the drafter's, which differ only in what their rows see.
+ *
+ * A batch is rows of one or more sessions. Each row has a position and sees its session's committed positions plus
+ * those new rows of its own segment that its bit set names: a causal run, a tree's ancestors, or a whole block. */
+#ifndef COLLECT_ENGINE_CPU_STACK_H
+#define COLLECT_ENGINE_CPU_STACK_H
+
+#include "collect/engine/cpu/product.h"
+#include "collect/engine/model.h"
+
+#include <stdint.h>
+
+/* New rows of one session, rows [first, first + count) of the batch, stored from cache position `base` on. */
+struct stack_segment {
+    int session, first, count;
+    int base;                /* committed length */
+    const int *positions;    /* [count]: for the rotation */
+    const uint64_t *visible; /* [count][words]: bit j of row i: row i sees new row j */
+    int words;
+};
+
+/* Called with the residual stream x[rows, hidden_size] after each layer. */
+typedef void stack_on_layer(void *context, int layer, const float *x, int rows);
+
+struct stack;
+
+struct stack_options {
+    const struct model *model;
+    enum product_type type;
+    int sessions, capacity;
+    const int *row_shapes; /* rows of a batch that products are readied for, rising */
+    int row_shape_count;
+    const int *segment_shapes; /* rows of a segment that attention is readied for, rising */
+    int segment_shape_count;
+    bool with_context; /* a drafter: keys and values of all layers also come from fused features */
+};
+
+struct stack *stack_create(const struct stack_options *options);
+void stack_destroy(struct stack *stack);
+
+/* Runs all layers over x[rows, hidden_size] in place, then the final norm into normed[rows, hidden_size], in the
+ * products' type. x and normed have room for the largest row shape. */
+void stack_run(struct stack *stack, const struct stack_segment *segments, int segment_count, int rows, float *x,
+               void *normed, stack_on_layer *on_layer, void *context);
+
+/* A drafter's context: writes keys and values of every layer for fused features[rows, hidden_size] (in the products'
+ * type), whose tokens stand at cache positions base, base + 1, ... of the session. */
+void stack_add_context(struct stack *stack, int session, int base, int rows, const void *features);
+
+/* Moves the uncommitted rows nodes[0] < nodes[1] < ... of a session behind its committed length `base`: row nodes[i] to
+ * base + i. */
+void stack_compact(struct stack *stack, int session, int base, const int *nodes, int count);
+
+size_t stack_weight_bytes(const struct stack *stack);
+size_t stack_cache_bytes(const struct stack *stack);
+
+/* What benchmarks hold a round against: the same products and nothing else. One batch of `rows` rows, all in one
+ * segment over `base` committed positions. */
+void stack_run_products_alone(struct stack *stack, int rows, int base);
+
+#endif

@@ -1,0 +1,201 @@
+#include "collect/engine/engine.h"
+
+#include "collect/base/file.h"
+#include "collect/base/json.h"
+#include "collect/engine/decode.h"
+#include "collect/engine/tokenizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AUDIT_ROWS 64 /* rescored at a time */
+
+struct engine {
+    struct model *target, *drafter;
+    struct tokenizer *tokenizer;
+    enum engine_dtype dtype;
+    const struct backend_class *class;
+    json_t *target_description, *drafter_description; /* made when first asked for: they read whole files */
+    /* What engine_load made. */
+    struct backend *backend;
+    struct backend_options options;
+    struct decoder *decoder;
+    float *audit_logits; /* [AUDIT_ROWS, vocabulary_size] */
+};
+
+static int choose_backend(struct engine *engine, const char *dtype, const char *device, struct error *error)
+{
+    engine->dtype = strcmp(dtype, "bfloat16") == 0 ? ENGINE_BFLOAT16 : ENGINE_FLOAT32;
+    if (strcmp(device, "cuda") == 0)
+        return fail(error, "device \"cuda\": this build has no CUDA backend; use \"cpu\" or \"auto\"");
+    engine->class = &backend_cpu;
+    return 0;
+}
+
+static struct tokenizer *open_tokenizer(const char *folder, struct error *error)
+{
+    char *path = file_join(folder, "tokenizer.json");
+    struct tokenizer *tokenizer = tokenizer_open(path, error);
+    free(path);
+    return tokenizer;
+}
+
+struct engine *engine_open(const char *target, const char *drafter, const char *dtype, const char *device,
+                           struct error *error)
+{
+    struct engine *engine = xcalloc(1, sizeof *engine);
+    if (!choose_backend(engine, dtype, device, error) && (engine->target = model_open_target(target, error)) &&
+        (!drafter || (engine->drafter = model_open_drafter(drafter, engine->target, error))) &&
+        (engine->tokenizer = open_tokenizer(target, error)))
+        return engine;
+    engine_close(engine);
+    return NULL;
+}
+
+static void unload(struct engine *engine)
+{
+    decoder_destroy(engine->decoder);
+    if (engine->backend)
+        engine->class->close(engine->backend);
+    free(engine->audit_logits);
+    engine->decoder = NULL;
+    engine->backend = NULL;
+    engine->audit_logits = NULL;
+}
+
+void engine_close(struct engine *engine)
+{
+    if (!engine)
+        return;
+    unload(engine);
+    tokenizer_close(engine->tokenizer);
+    model_close(engine->drafter);
+    model_close(engine->target);
+    json_decref(engine->target_description);
+    json_decref(engine->drafter_description);
+    free(engine);
+}
+
+int engine_encode(const struct engine *engine, const char *text, int **ids, struct error *error)
+{
+    int count = tokenizer_encode(engine->tokenizer, text, strlen(text), true, ids, error);
+    for (int i = 0; i < count; i++)
+        if ((*ids)[i] >= engine->target->vocabulary_size) {
+            free(*ids);
+            *ids = NULL;
+            return fail(error, "%s: the tokenizer gives an id past the model's vocabulary of %d",
+                        engine->target->folder, engine->target->vocabulary_size);
+        }
+    return count;
+}
+
+int engine_position_limit(const struct engine *engine)
+{
+    return engine->target->position_limit;
+}
+
+static json_t *described(const struct model *model, json_t **description, struct error *error)
+{
+    if (!*description)
+        *description = model_describe(model, error);
+    return json_incref(*description);
+}
+
+json_t *engine_describe(const struct engine *engine, const struct arm *arm, struct error *error)
+{
+    struct engine *cached = (struct engine *)engine;
+    json_t *target = described(engine->target, &cached->target_description, error);
+    json_t *drafter = NULL;
+    bool drafts = arm && arm->method != METHOD_AUTO;
+    if (!target || (drafts && !(drafter = described(engine->drafter, &cached->drafter_description, error)))) {
+        json_decref(target);
+        return NULL;
+    }
+    json_t *description = json_object();
+    json_set(description, "kind", json_string("engine"));
+    json_set(description, "device", json_string(engine->class->name));
+    json_set(description, "dtype", json_string(engine->dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32"));
+    json_set(description, "target", target);
+    if (drafts)
+        json_set(description, "drafter", drafter);
+    return description;
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+int engine_load(struct engine *engine, const struct arm *arm, int positions, json_t **memory, struct error *error)
+{
+    unload(engine);
+    bool drafts = arm->method != METHOD_AUTO;
+    if (drafts && !engine->drafter)
+        return fail(error, "method \"%s\" needs a drafter", method_names[arm->method]);
+    int vocabulary = least(engine->target->vocabulary_size, tokenizer_size(engine->tokenizer));
+    int block = drafts ? engine->drafter->block_size : 1;
+    int nodes = arm->method == METHOD_DDTREE ? arm->budget + 1 : block;
+    engine->options = (struct backend_options){
+        .target = engine->target,
+        .drafter = drafts ? engine->drafter : NULL,
+        .dtype = engine->dtype,
+        .sessions = arm->concurrency,
+        .capacity = positions + (nodes > block ? nodes : block),
+        .nodes = nodes,
+        .draft_width = arm->method == METHOD_DDTREE ? least(arm->budget, vocabulary) : 1,
+        .vocabulary = vocabulary,
+    };
+    engine->backend = engine->class->open(&engine->options, error);
+    if (!engine->backend)
+        return -1;
+    engine->decoder = decoder_create(engine->backend, &engine->options, arm->method, arm->budget);
+    engine->audit_logits =
+        xcalloc((size_t)AUDIT_ROWS * (size_t)engine->target->vocabulary_size, sizeof *engine->audit_logits);
+    *memory = engine->class->describe(engine->backend);
+    return 0;
+}
+
+void engine_run(struct engine *engine, const int *prompt, int prompt_count, struct sample *sample)
+{
+    const struct decode_request request = {prompt, prompt_count, sample->asked_tokens, sample->asked_ignore_eos};
+    decoder_admit(engine->decoder, 0, &request, sample);
+    while (!decoder_done(engine->decoder, 0))
+        decoder_round(engine->decoder);
+    decoder_retire(engine->decoder, 0);
+    sample->ok = true;
+}
+
+static double regret(const float *logits, int count, int token)
+{
+    float best = logits[0];
+    for (int i = 1; i < count; i++)
+        best = logits[i] > best ? logits[i] : best;
+    return (double)best - (double)logits[token];
+}
+
+double engine_audit(struct engine *engine, const int *prompt, int prompt_count, const struct sample *sample)
+{
+    struct backend *backend = engine->backend;
+    struct choice ignored;
+    double worst = 0;
+    int vocabulary = engine->target->vocabulary_size;
+    /* The row before each token of the output decides on it: the prompt's last, then the output's all but its last. */
+    int *rows = xcalloc((size_t)sample->tokens, sizeof *rows);
+    rows[0] = prompt[prompt_count - 1];
+    memcpy(rows + 1, sample->token_ids, (size_t)(sample->tokens - 1) * sizeof *rows);
+    engine->class->reset(backend, 0);
+    const struct segment start = {0, prompt_count - 1, prompt, NULL};
+    if (start.count > 0)
+        engine->class->extend(backend, &start, 1, &ignored);
+    for (int done = 0; done < sample->tokens; done += AUDIT_ROWS) {
+        const struct segment piece = {0, least(AUDIT_ROWS, sample->tokens - done), rows + done, NULL};
+        engine->class->extend(backend, &piece, 1, &ignored);
+        engine->class->inspect(backend, INSPECT_LOGITS, 0, piece.count, engine->audit_logits);
+        for (int i = 0; i < piece.count; i++)
+            worst = fmax(worst, regret(engine->audit_logits + (size_t)i * (size_t)vocabulary,
+                                       engine->options.vocabulary, sample->token_ids[done + i]));
+    }
+    free(rows);
+    return worst;
+}

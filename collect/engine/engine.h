@@ -1,0 +1,42 @@
+/* The on-GPU or on-CPU engine: opens a model, readies a method, runs requests and fills their samples. The only header
+ * of collect/engine/ that the rest of the project needs. */
+#ifndef COLLECT_ENGINE_ENGINE_H
+#define COLLECT_ENGINE_ENGINE_H
+
+#include "collect/base/error.h"
+#include "collect/record/attempt.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+struct engine;
+
+/* Reads config, tokenizer and weights' headers of the target and (drafter not NULL) of the drafter; loads nothing yet.
+ * dtype: "float32" or "bfloat16"; device: "auto" or "cpu". */
+struct engine *engine_open(const char *target, const char *drafter, const char *dtype, const char *device,
+                           struct error *error);
+void engine_close(struct engine *engine);
+
+/* A prompt's tokens, in *ids (free() it): their number, or -1. */
+int engine_encode(const struct engine *engine, const char *text, int **ids, struct error *error);
+
+/* The target's max_position_embeddings. */
+int engine_position_limit(const struct engine *engine);
+
+/* What the arm's cells depend on: model files with hashes, dtype, device, threads. The drafter is in it where the arm
+ * has one; arm NULL: the part that all arms share. A new reference, or NULL. */
+json_t *engine_describe(const struct engine *engine, const struct arm *arm, struct error *error);
+
+/* Loads weights and readies every shape for `arm`, for requests of at most `positions` tokens, prompt and output
+ * together. `memory` receives the memory plan (a new reference). Replaces what was loaded before. */
+int engine_load(struct engine *engine, const struct arm *arm, int positions, json_t **memory, struct error *error);
+
+/* Continues one prompt. The sample's names and `asked` stay as they are, all else is filled; start_ns and end_ns are
+ * CLOCK_MONOTONIC. */
+void engine_run(struct engine *engine, const int *prompt, int prompt_count, struct sample *sample);
+
+/* How far the sample's tokens lay below the best when prompt and output are rescored by causal extension alone: the
+ * largest distance in logits. */
+double engine_audit(struct engine *engine, const int *prompt, int prompt_count, const struct sample *sample);
+
+#endif

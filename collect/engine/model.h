@@ -1,0 +1,71 @@
+/* Models as their folders describe them: config.json says what a model is, tensor names say where its weights are.
+ *
+ * Two kinds: a target (Qwen3 dense) and a DFlash drafter, which has no embedding and no head of its own. Everything is
+ * driven by config.json and tensor shapes, never by a model's name; what is not supported is refused by key and value.
+ */
+#ifndef COLLECT_ENGINE_MODEL_H
+#define COLLECT_ENGINE_MODEL_H
+
+#include "collect/base/error.h"
+#include "collect/engine/safetensors.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#define MODEL_FEATURES_MAXIMUM 16
+#define MODEL_END_TOKENS_MAXIMUM 8
+#define MODEL_LAYERS_MAXIMUM 512
+
+/* A decoder layer's weights, row-major [outputs, inputs]. */
+struct model_layer {
+    const struct tensor *input_norm, *post_attention_norm; /* [hidden_size] */
+    const struct tensor *q, *k, *v;                        /* [heads * head_size, hidden_size] */
+    const struct tensor *o;                                /* [hidden_size, heads * head_size] */
+    const struct tensor *q_norm, *k_norm;                  /* [head_size] */
+    const struct tensor *gate, *up;                        /* [intermediate_size, hidden_size] */
+    const struct tensor *down;                             /* [hidden_size, intermediate_size] */
+};
+
+struct model {
+    char *folder;
+    struct safetensors *weights;
+
+    int hidden_size, intermediate_size, layer_count;
+    int head_count, kv_head_count, head_size;
+    int vocabulary_size; /* rows of embedding and head; those past the tokenizer's size are padding */
+    int position_limit;  /* max_position_embeddings */
+    float norm_epsilon;
+    float rope_theta;
+    bool tied;                                                 /* tie_word_embeddings */
+    int end_tokens[MODEL_END_TOKENS_MAXIMUM], end_token_count; /* config.json and generation_config.json together */
+    struct model_layer *layers;
+    const struct tensor *norm; /* [hidden_size] */
+
+    /* A target's own. `head` is `embedding` where they are tied. */
+    const struct tensor *embedding, *head; /* [vocabulary_size, hidden_size] */
+
+    /* A drafter's own. */
+    int block_size; /* slots of a block, the anchor's included */
+    int mask_token;
+    int feature_layers[MODEL_FEATURES_MAXIMUM], feature_count; /* 0-based target layers whose outputs it is fed */
+    const struct tensor *fc;                                   /* [hidden_size, feature_count * hidden_size] */
+    const struct tensor *hidden_norm;                          /* [hidden_size] */
+};
+
+/* Reads config.json and the weights' headers; checks that every tensor is there in its shape. NULL and a message
+ * otherwise. */
+struct model *model_open_target(const char *folder, struct error *error);
+
+/* The same for a drafter of `target`: sizes that both must share are compared. */
+struct model *model_open_drafter(const char *folder, const struct model *target, struct error *error);
+
+void model_close(struct model *model);
+
+/* Parameters that are stored (tied weights once). */
+int64_t model_parameter_count(const struct model *model);
+
+/* What identifies the model in records and hashes: folder, parameters, layers and sizes, and the SHA-256 of its files
+ * (read whole, so not for a hot path). A new reference, or NULL and a message. */
+json_t *model_describe(const struct model *model, struct error *error);
+
+#endif

@@ -1,0 +1,45 @@
+/* safetensors files: one `model.safetensors`, or shards named by `model.safetensors.index.json`, mapped read-only.
+ *
+ * Every length, shape, offset and overlap is checked when the folder is opened; afterwards a tensor's bytes may be read
+ * without further checks. */
+#ifndef COLLECT_ENGINE_SAFETENSORS_H
+#define COLLECT_ENGINE_SAFETENSORS_H
+
+#include "collect/base/error.h"
+
+#include <stdint.h>
+
+#define TENSOR_DIMENSIONS_MAXIMUM 8
+
+enum tensor_type { TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_OTHER, TENSOR_TYPE_COUNT };
+extern const char *const tensor_type_names[TENSOR_TYPE_COUNT];
+
+struct tensor {
+    char *name;
+    enum tensor_type type; /* TENSOR_OTHER: present in the file, of a type that no model here uses */
+    int dimensions;        /* 0: a scalar */
+    int64_t shape[TENSOR_DIMENSIONS_MAXIMUM];
+    int64_t elements;
+    const unsigned char *data; /* row-major, little-endian, any alignment; borrowed from the mapping */
+    int64_t bytes;
+    const char *file; /* the file it came from, for messages */
+};
+
+struct safetensors;
+
+/* Opens the weights in `folder`. NULL and a message naming file and tensor where anything does not add up. */
+struct safetensors *safetensors_open(const char *folder, struct error *error);
+void safetensors_close(struct safetensors *weights);
+
+int safetensors_count(const struct safetensors *weights);
+const struct tensor *safetensors_at(const struct safetensors *weights, int index); /* sorted by name */
+
+/* NULL where there is none of that name. */
+const struct tensor *safetensors_find(const struct safetensors *weights, const char *name);
+
+/* Converts `count` elements from `first` on to float32, or to bfloat16 (rounded to nearest even). The type must be F32,
+ * F16 or BF16. */
+void tensor_to_float(const struct tensor *tensor, int64_t first, int64_t count, float *out);
+void tensor_to_bfloat16(const struct tensor *tensor, int64_t first, int64_t count, uint16_t *out);
+
+#endif

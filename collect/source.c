@@ -1,0 +1,14 @@
+#include "collect/source.h"
+
+#include "collect/engine/source.h"
+
+struct source *source_open(const struct plan *plan, const char *device, struct error *error)
+{
+    return engine_source_open(plan, device, error);
+}
+
+void source_close(struct source *source)
+{
+    if (source)
+        source->class->close(source);
+}
