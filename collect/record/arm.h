@@ -30,7 +30,8 @@ const char *arm_name(const struct arm *arm, char *name);
 /* The inverse; false where `name` is no arm's name. */
 bool arm_parse(const char *name, struct arm *arm);
 
-/* The same without "tp1-" and "-c1": "auto", "linear", "b16", for tables of one TP. Written into name[ARM_NAME_SIZE]. */
+/* The same without "tp1-" and "-c1": "auto", "linear", "b16", for tables of one TP. Written into name[ARM_NAME_SIZE].
+ */
 const char *arm_method_label(const struct arm *arm, char *name);
 
 bool arm_equal(const struct arm *a, const struct arm *b);

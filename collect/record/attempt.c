@@ -14,8 +14,7 @@
 #define COUNT_MAXIMUM 1000000 /* of blocks, tries and positions */
 #define WORKLOADS_MAXIMUM 256
 
-/* --- the header
- * --------------------------------------------------------------------------------------------------------- */
+/* --- the header --------------------------------------------------------------------------------------------------- */
 
 static int read_method(const char *name, const char *where, enum method *method, struct error *error)
 {
@@ -108,8 +107,7 @@ static int read_header(json_t *line, const char *where, struct attempt *attempt,
     return 0;
 }
 
-/* --- the other lines
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the other lines ---------------------------------------------------------------------------------------------- */
 
 /* The attempt as far as it was read. */
 struct reader {

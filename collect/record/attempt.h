@@ -99,8 +99,7 @@ const struct attempt_workload *attempt_find_workload(const struct attempt *attem
  * Never warm-up. */
 const struct sample *attempt_next_sample(const struct attempt *attempt, const char *workload, int *at);
 
-/* --- writing
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 struct attempt_writer;
 

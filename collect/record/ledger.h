@@ -1,8 +1,8 @@
 /* The ledger: an append-only record (JSON Lines) of what was begun, ended, judged, withdrawn, purged and repaired.
  *
- * Every line carries the SHA-256 of the line before, so that no line can be changed or removed unseen; that its tail was cut
- * shows in the head hash and count which summaries, reports and each `begin` carry. Order is the sequence number, never the wall
- * clock. Whoever writes holds the run folder's lock. */
+ * Every line carries the SHA-256 of the line before, so that no line can be changed or removed unseen; that its tail
+ * was cut shows in the head hash and count which summaries, reports and each `begin` carry. Order is the sequence
+ * number, never the wall clock. Whoever writes holds the run folder's lock. */
 #ifndef COLLECT_RECORD_LEDGER_H
 #define COLLECT_RECORD_LEDGER_H
 
@@ -27,13 +27,13 @@ struct ledger {
 /* Reads RUN/ledger.jsonl; an absent file is an empty ledger. Holds no lock. */
 int ledger_read(const char *folder, struct ledger *ledger, struct error *error);
 
-/* Reads, and takes the folder's lock (RUN/lock, an open-file-description lock; the file names boot id, host and process of its
- * holder) for as long as the ledger is open. Refused with the holder's name where another holds it. A torn last line is ended by
- * a newline and noted by a `recover` entry. */
+/* Reads, and takes the folder's lock (RUN/lock, an open-file-description lock; the file names boot id, host and process
+ * of its holder) for as long as the ledger is open. Refused with the holder's name where another holds it. A torn last
+ * line is ended by a newline and noted by a `recover` entry. */
 int ledger_open(const char *folder, struct ledger *ledger, struct error *error);
 
-/* Appends an entry: `action` ("begin", "end", "verdict", "amend", "recover", ...) with the keys of `details` (a reference taken
- * over; may be NULL). seq, prev, time and actor are added here. */
+/* Appends an entry: `action` ("begin", "end", "verdict", "amend", "recover", ...) with the keys of `details` (a
+ * reference taken over; may be NULL). seq, prev, time and actor are added here. */
 int ledger_append(struct ledger *ledger, enum ledger_actor actor, const char *action, json_t *details,
                   struct error *error);
 

@@ -10,8 +10,7 @@
 
 const char *const rule_level_names[] = {"valid", "note", "suspect", "invalid"};
 
-/* --- verdicts
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- verdicts ----------------------------------------------------------------------------------------------------- */
 
 void verdicts_add(struct verdicts *verdicts, enum rule_id rule, enum rule_level level, const char *workload,
                   double observed, double threshold, const char *format, ...)
@@ -71,8 +70,7 @@ json_t *verdict_to_json(const struct verdict *verdict)
     return object;
 }
 
-/* --- settings
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- settings ----------------------------------------------------------------------------------------------------- */
 
 int rule_find(const char *id)
 {
@@ -101,8 +99,7 @@ int rule_settings_read(const json_t *object, const char *where, struct rule_sett
     return json_read_fields(object, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error);
 }
 
-/* --- judging
- * -------------------------------------------------------------------------------------------------------------- */
+/* --- judging ------------------------------------------------------------------------------------------------------ */
 
 static void apply(const struct rule *rule, const struct attempt *attempt, const struct attempt *baseline,
                   double threshold, struct verdicts *verdicts)

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- what the rules look at
- * ----------------------------------------------------------------------------------------------- */
+/* --- what the rules look at --------------------------------------------------------------------------------------- */
 
 /* A value within the header's "source". */
 static const json_t *source_value(const struct attempt *attempt, const char *object, const char *key)
@@ -86,8 +85,7 @@ static void judge_each(const struct attempt *attempt, enum rule_id rule, sample_
     }
 }
 
-/* --- rules of one attempt
- * ------------------------------------------------------------------------------------------------- */
+/* --- rules of one attempt ----------------------------------------------------------------------------------------- */
 
 static void judge_incomplete(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
@@ -287,8 +285,7 @@ static void judge_repetition(const struct attempt *attempt, double threshold, st
     }
 }
 
-/* --- rules of an attempt beside its baseline
- * ------------------------------------------------------------------------------ */
+/* --- rules of an attempt beside its baseline ---------------------------------------------------------------------- */
 
 static void add_divergence(const struct divergence *divergence, const struct regret_limits *limits,
                            const char *workload, struct verdicts *verdicts)
@@ -326,8 +323,7 @@ static void judge_output_diverges(const struct attempt *attempt, const struct at
     }
 }
 
-/* --- the table
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 /* id, version, scope, voids, level, threshold, settable, explanation, judge, judge_pair */
 const struct rule rule_table[RULE_COUNT] = {

@@ -32,12 +32,13 @@ struct run {
 int run_read(const char *folder, const struct rule_settings *settings, struct run *run, struct error *error);
 void run_free(struct run *run);
 
-/* The attempt that counts for (arm, block, workload): the last try that holds the workload and is not invalid for all of it; where
- * every try is invalid, NULL. `cell_hash` NULL: any, else only tries with that hash. */
+/* The attempt that counts for (arm, block, workload): the last try that holds the workload and is not invalid for all
+ * of it; where every try is invalid, NULL. `cell_hash` NULL: any, else only tries with that hash. */
 const struct judged *run_counted(const struct run *run, const struct arm *arm, int block, const char *workload,
                                  const char *cell_hash);
 
-/* The last try that holds the workload, valid or not: what an em dash's reason is read from. NULL where none was made. */
+/* The last try that holds the workload, valid or not: what an em dash's reason is read from. NULL where none was made.
+ */
 const struct judged *run_last_try(const struct run *run, const struct arm *arm, int block, const char *workload);
 
 #endif

@@ -42,8 +42,7 @@ void sample_free(struct sample *sample)
     sample_init(sample);
 }
 
-/* --- writing
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 static void set_known(json_t *object, const char *key, int64_t value)
 {
@@ -134,8 +133,7 @@ json_t *sample_to_json(const struct sample *sample)
     return line;
 }
 
-/* --- reading
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 /* The parts of a line that are read in a second step. */
 struct parts {

@@ -13,8 +13,7 @@
 
 #include <cmocka.h>
 
-/* --- settings
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- settings ----------------------------------------------------------------------------------------------------- */
 
 static int read_settings(const char *text, struct rule_settings *settings, struct error *error)
 {
@@ -141,8 +140,7 @@ static void test_a_loosened_threshold_marks_what_it_saved(void **state)
     assert_int_equal(judge_with("tp1-auto", one_repeats, RULE_REPETITION, .05), RULE_SUSPECT);
 }
 
-/* --- verdicts
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- verdicts ----------------------------------------------------------------------------------------------------- */
 
 static void test_a_verdict_voids_its_metrics_and_no_more(void **state)
 {

@@ -13,8 +13,7 @@
 
 #include <cmocka.h>
 
-/* --- what is done to an attempt that is well
- * ------------------------------------------------------------------------------ */
+/* --- what is done to an attempt that is well ---------------------------------------------------------------------- */
 
 static void nothing(struct attempt *a)
 {
@@ -305,8 +304,7 @@ static void two_repeat_thrice(struct attempt *a)
     repeat(&a->samples[1], 30, 10);
 }
 
-/* --- rules of one attempt
- * ------------------------------------------------------------------------------------------------- */
+/* --- rules of one attempt ----------------------------------------------------------------------------------------- */
 
 #define NO_RULE RULE_COUNT
 
