@@ -14,7 +14,8 @@
 #include "collect/record/ledger.h"
 #include "collect/record/rule.h"
 
-/* An attempt with what the rules of scope sample to attempt say of it. One that cannot be read counts as INCOMPLETE. */
+/* An attempt with what the rules of scope sample to attempt say of it. One that cannot be read counts as INCOMPLETE:
+ * arm, block, try and id are those of its path, and header, started and workloads are NULL. */
 struct judged {
     struct attempt attempt;
     struct verdicts verdicts;
@@ -28,7 +29,8 @@ struct run {
     int attempt_count;
 };
 
-/* Reads and judges all attempts under `folder`. */
+/* Reads and judges all attempts under `folder`; other files there are passed over. -1 where the folder or its ledger
+ * cannot be read. */
 int run_read(const char *folder, const struct rule_settings *settings, struct run *run, struct error *error);
 void run_free(struct run *run);
 
@@ -37,8 +39,8 @@ void run_free(struct run *run);
 const struct judged *run_counted(const struct run *run, const struct arm *arm, int block, const char *workload,
                                  const char *cell_hash);
 
-/* The last try that holds the workload, valid or not: what an em dash's reason is read from. NULL where none was made.
- */
+/* The last try that holds the workload, or may have held it (unreadable), valid or not: what an em dash's reason is
+ * read from. NULL where none was made. */
 const struct judged *run_last_try(const struct run *run, const struct arm *arm, int block, const char *workload);
 
 #endif
