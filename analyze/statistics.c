@@ -41,8 +41,7 @@ double statistics_t_critical(double degrees, double alpha)
     return gsl_cdf_tdist_Qinv(alpha / 2, degrees);
 }
 
-/* --- one sample
- * --------------------------------------------------------------------------------------------------------- */
+/* --- one sample --------------------------------------------------------------------------------------------------- */
 
 struct interval statistics_mean_interval(const double *values, int count, double alpha)
 {
@@ -120,8 +119,7 @@ struct interval statistics_quantile_interval(const double *values, int count, do
     return quantile;
 }
 
-/* --- two samples
- * -------------------------------------------------------------------------------------------------------- */
+/* --- two samples -------------------------------------------------------------------------------------------------- */
 
 struct interval statistics_welch_log_interval(const double *logs_a, int count_a, const double *logs_b, int count_b,
                                               double alpha)
@@ -208,8 +206,7 @@ struct interval statistics_crossed_log_interval(const double *logs, int rows, in
     return exponential(around(centre, statistics_t_critical(degrees, alpha) * sqrt(variance), count));
 }
 
-/* --- many comparisons
- * --------------------------------------------------------------------------------------------------- */
+/* --- many comparisons --------------------------------------------------------------------------------------------- */
 
 void statistics_holm(const double *p, int count, double *adjusted)
 {

@@ -18,8 +18,7 @@ struct interval {
  * comparisons give alpha / m (Bonferroni: valid under any dependence). */
 double statistics_t_critical(double degrees, double alpha);
 
-/* --- one sample
- * --------------------------------------------------------------------------------------------------------- */
+/* --- one sample --------------------------------------------------------------------------------------------------- */
 
 /* Student's interval for a mean: mean +- t s / sqrt(n). Assumes independent values, near normal. A point for n < 2. */
 struct interval statistics_mean_interval(const double *values, int count, double alpha);
@@ -46,8 +45,7 @@ double statistics_sign_flip_p(const double *values, int count);
  * median needs 6). */
 struct interval statistics_quantile_interval(const double *values, int count, double q, double alpha);
 
-/* --- two samples
- * -------------------------------------------------------------------------------------------------------- */
+/* --- two samples -------------------------------------------------------------------------------------------------- */
 
 /* Welch's interval on logarithms: exp(mean a - mean b) for unpaired samples of unequal variance (Welch 1947),
  * Satterthwaite degrees of freedom. Assumes independence within and between the samples. A point where either has fewer
@@ -70,8 +68,7 @@ struct interval statistics_ratio_interval(const double *above, const double *bel
  * factor has fewer than 2 levels. */
 struct interval statistics_crossed_log_interval(const double *logs, int rows, int columns, double alpha);
 
-/* --- many comparisons
- * --------------------------------------------------------------------------------------------------- */
+/* --- many comparisons --------------------------------------------------------------------------------------------- */
 
 /* Holm's step-down adjustment (1979), valid under any dependence. A p that is NaN stays NaN, and counts as a member of
  * the family. */

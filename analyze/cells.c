@@ -1,0 +1,232 @@
+#include "analyze/cells.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct cells_rule_text cells_rule_table[CELLS_RULE_COUNT] = {
+    [CELLS_NOT_MEASURED] = {"NOT_MEASURED", "block", "No attempt was made."},
+    [CELLS_FINGERPRINT] =
+        {"FINGERPRINT", "cell",
+         "Attempts under other settings, models, programs or machines are never pooled or compared: the "
+         "newest settings with enough blocks count."},
+    [CELLS_SUPERSEDED] = {"SUPERSEDED", "attempt", "A later valid try of the same block counts in its place."},
+    [CELLS_UNPAIRED_RERUN] = {"UNPAIRED_RERUN", "pair",
+                              "Arm and baseline were not measured in one session (one boot, at most 12 hours), so what "
+                              "drifts between sessions would count as a difference between them."},
+    [CELLS_NO_SHARED_PROMPT] = {"NO_SHARED_PROMPT", "pair",
+                                "No prompt was answered with a decode time by both arm and baseline."},
+    [CELLS_MIN_BLOCKS] = {"MIN_BLOCKS", "cell", "Too few blocks for an interval: the value stands alone."},
+};
+
+/* --- reasons ------------------------------------------------------------------------------------------------------ */
+
+struct reason reason_make(enum cells_rule rule, char *detail)
+{
+    return (struct reason){cells_rule_table[rule].id, detail};
+}
+
+bool cells_verdict_applies(const struct verdict *verdict, const char *workload)
+{
+    return !verdict->workload || strcmp(verdict->workload, workload) == 0;
+}
+
+struct reason reason_from_verdicts(const struct attempt *attempt, const struct verdicts *verdicts, const char *workload,
+                                   unsigned metrics)
+{
+    for (int i = 0; i < verdicts->count; i++) {
+        const struct verdict *verdict = &verdicts->items[i];
+        const struct rule *rule = &rule_table[verdict->rule];
+        if (verdict->level == RULE_INVALID && rule->voids & metrics && cells_verdict_applies(verdict, workload))
+            return (struct reason){rule->id, xformat("%s: %s", attempt->id, verdict->detail)};
+    }
+    return (struct reason){0};
+}
+
+struct reason reason_copy(const struct reason *reason)
+{
+    return (struct reason){reason->rule, reason->detail ? xstrdup(reason->detail) : NULL};
+}
+
+void reason_free(struct reason *reason)
+{
+    free(reason->detail);
+    *reason = (struct reason){0};
+}
+
+/* --- which attempts count ----------------------------------------------------------------------------------------- */
+
+/* Sequence number of the ledger line that begins the attempt; 0 where there is none. */
+static json_int_t begin_sequence(const struct run *run, const char *id)
+{
+    size_t index;
+    json_t *line;
+    json_array_foreach(run->ledger.lines, index, line)
+    {
+        const char *action = json_string_value(json_object_get(line, "action"));
+        const char *attempt = json_string_value(json_object_get(line, "attempt"));
+        if (action && attempt && strcmp(action, "begin") == 0 && strcmp(attempt, id) == 0)
+            return json_integer_value(json_object_get(line, "seq"));
+    }
+    return 0;
+}
+
+/* By the ledger; by the clock only where the ledger is silent. */
+static bool is_newer(const struct run *run, const struct attempt *a, const struct attempt *b)
+{
+    json_int_t begun_a = begin_sequence(run, a->id), begun_b = begin_sequence(run, b->id);
+    return begun_a && begun_b ? begun_a > begun_b : strcmp(a->started, b->started) > 0;
+}
+
+/* A cell hash that occurs, and the newest attempt that has it. */
+struct candidate {
+    const char *hash;
+    const struct attempt *newest;
+};
+
+static int find_candidates(const struct run *run, const struct cell *cell, struct candidate *candidates)
+{
+    int count = 0;
+    for (int i = 0; i < run->attempt_count; i++) {
+        const struct attempt *attempt = &run->attempts[i].attempt;
+        const struct attempt_workload *workload = attempt_find_workload(attempt, cell->workload->name);
+        if (!workload || !arm_equal(&attempt->arm, cell->arm))
+            continue;
+        int at = 0;
+        while (at < count && strcmp(candidates[at].hash, workload->cell_hash) != 0)
+            at++;
+        if (at == count)
+            candidates[count++] = (struct candidate){workload->cell_hash, attempt};
+        else if (is_newer(run, attempt, candidates[at].newest))
+            candidates[at].newest = attempt;
+    }
+    return count;
+}
+
+static int count_blocks(const struct cells *cells, const struct cell *cell, const char *hash)
+{
+    int counted = 0;
+    for (int block = 1; block <= cells->blocks; block++)
+        counted += run_counted(cells->run, cell->arm, block, cell->workload->name, hash) != NULL;
+    return counted;
+}
+
+/* The newest hash with enough blocks, or the newest. */
+static const char *choose_hash(const struct cells *cells, const struct cell *cell)
+{
+    struct candidate *candidates = xcalloc((size_t)cells->run->attempt_count + 1, sizeof *candidates);
+    int count = find_candidates(cells->run, cell, candidates);
+    const struct candidate *chosen = NULL;
+    bool chosen_enough = false;
+    for (int i = 0; i < count; i++) {
+        bool enough = count_blocks(cells, cell, candidates[i].hash) >= cells->plan->min_blocks;
+        if (!chosen || enough > chosen_enough ||
+            (enough == chosen_enough && is_newer(cells->run, candidates[i].newest, chosen->newest))) {
+            chosen = &candidates[i];
+            chosen_enough = enough;
+        }
+    }
+    const char *hash = chosen ? chosen->hash : NULL;
+    free(candidates);
+    return hash;
+}
+
+static struct reason explain_block(const struct cells *cells, const struct cell *cell, int block)
+{
+    char name[ARM_NAME_SIZE];
+    const struct judged *last = run_last_try(cells->run, cell->arm, block, cell->workload->name);
+    if (!last)
+        return reason_make(CELLS_NOT_MEASURED,
+                           xformat("%s has no attempt in block %d", arm_name(cell->arm, name), block));
+    struct reason reason = reason_from_verdicts(&last->attempt, &last->verdicts, cell->workload->name, RULE_VOIDS_ALL);
+    if (!reason.rule)
+        reason = reason_make(CELLS_FINGERPRINT, xformat("%s was measured under other settings", last->attempt.id));
+    return reason;
+}
+
+unsigned cells_void_metrics(const struct verdicts *verdicts, const char *workload)
+{
+    unsigned voided = 0;
+    for (unsigned metric = 1; metric <= RULE_VOIDS_ALL; metric <<= 1)
+        if (rule_worst(verdicts, workload, metric) == RULE_INVALID)
+            voided |= metric;
+    return voided;
+}
+
+static void note_voided(struct cell_block *block, const struct verdicts *verdicts, const char *workload)
+{
+    unsigned voided = cells_void_metrics(verdicts, workload);
+    if (voided && !block->reason.rule)
+        block->reason = reason_from_verdicts(&block->counted->attempt, verdicts, workload, voided);
+    block->voided |= voided;
+}
+
+void cell_void(struct cell *cell, int block, const struct verdicts *verdicts)
+{
+    note_voided(&cell->blocks[block - 1], verdicts, cell->workload->name);
+}
+
+/* An attempt that cannot be read may have held any workload. */
+static int count_tries(const struct run *run, const struct cell *cell)
+{
+    int tries = 0;
+    for (int i = 0; i < run->attempt_count; i++) {
+        const struct attempt *attempt = &run->attempts[i].attempt;
+        bool held = !attempt->header || attempt_find_workload(attempt, cell->workload->name);
+        tries += held && arm_equal(&attempt->arm, cell->arm);
+    }
+    return tries;
+}
+
+static void fill_cell(const struct cells *cells, struct cell *cell)
+{
+    cell->cell_hash = choose_hash(cells, cell);
+    cell->blocks = xcalloc((size_t)cells->blocks, sizeof *cell->blocks);
+    cell->tries = count_tries(cells->run, cell);
+    for (int block = 1; block <= cells->blocks; block++) {
+        struct cell_block *at = &cell->blocks[block - 1];
+        if (cell->cell_hash)
+            at->counted = run_counted(cells->run, cell->arm, block, cell->workload->name, cell->cell_hash);
+        if (at->counted)
+            note_voided(at, &at->counted->verdicts, cell->workload->name);
+        else
+            at->reason = explain_block(cells, cell, block);
+    }
+}
+
+void cells_init(const struct plan *plan, const struct run *run, struct cells *cells)
+{
+    *cells = (struct cells){plan, run, .blocks = plan->blocks, .count = plan->arm_count * plan->workload_count};
+    sessions_init(run, "", 0, &cells->sessions);
+    for (int i = 0; i < run->attempt_count; i++)
+        if (run->attempts[i].attempt.block > cells->blocks)
+            cells->blocks = run->attempts[i].attempt.block;
+    cells->items = xcalloc((size_t)cells->count, sizeof *cells->items);
+    for (int i = 0; i < cells->count; i++) {
+        cells->items[i].arm = &plan->arms[i / plan->workload_count];
+        cells->items[i].workload = &plan->workloads[i % plan->workload_count];
+        fill_cell(cells, &cells->items[i]);
+    }
+}
+
+void cells_free(struct cells *cells)
+{
+    for (int i = 0; i < cells->count; i++) {
+        for (int block = 0; block < cells->blocks; block++)
+            reason_free(&cells->items[i].blocks[block].reason);
+        free(cells->items[i].blocks);
+    }
+    free(cells->items);
+    sessions_free(&cells->sessions);
+    *cells = (struct cells){0};
+}
+
+struct cell *cells_at(const struct cells *cells, int arm, int workload)
+{
+    return &cells->items[arm * cells->plan->workload_count + workload];
+}
+
+const struct attempt *cell_usable(const struct cell *cell, int block, unsigned metrics)
+{
+    const struct cell_block *at = &cell->blocks[block - 1];
+    return at->counted && !(at->voided & metrics) ? &at->counted->attempt : NULL;
+}

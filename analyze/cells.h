@@ -1,0 +1,88 @@
+/* Cells: for each arm and workload of a plan, the attempt that counts in each block, what may be made of it, and why
+ * there is none.
+ *
+ * Everything is borrowed from the plan and the run, which must outlive the cells. */
+#ifndef ANALYZE_CELLS_H
+#define ANALYZE_CELLS_H
+
+#include "analyze/samples.h"
+#include "collect/plan.h"
+#include "collect/record/run.h"
+#include "collect/session.h"
+
+#include <stdbool.h>
+
+/* Rules that only the view over a whole run can apply; the others are in rule_table. */
+enum cells_rule {
+    CELLS_NOT_MEASURED,
+    CELLS_FINGERPRINT,
+    CELLS_SUPERSEDED,
+    CELLS_UNPAIRED_RERUN,
+    CELLS_NO_SHARED_PROMPT,
+    CELLS_MIN_BLOCKS,
+    CELLS_RULE_COUNT
+};
+
+struct cells_rule_text {
+    const char *id, *scope, *explanation;
+};
+
+extern const struct cells_rule_text cells_rule_table[CELLS_RULE_COUNT];
+
+/* Why something is missing. Zero-initialised: nothing is. */
+struct reason {
+    const char *rule; /* id */
+    char *detail;
+};
+
+/* `detail` is taken over. */
+struct reason reason_make(enum cells_rule rule, char *detail);
+
+/* From the first invalid verdict on the attempt that voids any of `metrics` for the workload; empty where there is
+ * none. */
+struct reason reason_from_verdicts(const struct attempt *attempt, const struct verdicts *verdicts, const char *workload,
+                                   unsigned metrics);
+struct reason reason_copy(const struct reason *reason);
+void reason_free(struct reason *reason);
+
+struct cell_block {
+    const struct judged *counted; /* NULL: none, for `reason` */
+    unsigned voided;              /* enum rule_metric: what no number may be made of, although the attempt counts */
+    struct reason reason;         /* also of what is voided */
+};
+
+struct cell {
+    const struct arm *arm;
+    const struct plan_workload *workload;
+    const char *cell_hash;     /* of the attempts that count; NULL where there is no attempt */
+    int tries;                 /* attempts of any hash */
+    struct cell_block *blocks; /* blocks[b - 1] */
+};
+
+struct cells {
+    const struct plan *plan;
+    const struct run *run;
+    struct sessions sessions;
+    int blocks; /* the plan's, or more where more were measured */
+    struct cell *items;
+    int count; /* arms x workloads, arm by arm */
+};
+
+void cells_init(const struct plan *plan, const struct run *run, struct cells *cells);
+void cells_free(struct cells *cells);
+
+struct cell *cells_at(const struct cells *cells, int arm, int workload);
+
+/* The attempt to make `metrics` of in that block; NULL where there is none. */
+const struct attempt *cell_usable(const struct cell *cell, int block, unsigned metrics);
+
+/* Notes what an invalid verdict beside the baseline voids in the arm's own cell. */
+void cell_void(struct cell *cell, int block, const struct verdicts *verdicts);
+
+/* The metrics that invalid verdicts void for the workload: a bit set of enum rule_metric. */
+unsigned cells_void_metrics(const struct verdicts *verdicts, const char *workload);
+
+/* Whether the verdict speaks of the workload. */
+bool cells_verdict_applies(const struct verdict *verdict, const char *workload);
+
+#endif

@@ -1,0 +1,58 @@
+/* Sums over the samples of one attempt and one workload, warm-up and failed requests left out: what the statistics are
+ * made of.
+ *
+ * The tokens that decode time paid for are those the rounds committed where the output was cut at its limit, for the
+ * cut is the benchmark's and the last round was paid in full; what a round commits behind an end token is waste, and is
+ * not counted. */
+#ifndef ANALYZE_SAMPLES_H
+#define ANALYZE_SAMPLES_H
+
+#include "collect/record/attempt.h"
+
+#include <stdint.h>
+
+struct sample_sums {
+    int prompts;              /* answered, with a decode time and tokens behind the first delivery */
+    double decode_ns, tokens; /* of those */
+    int first_prompts;        /* answered, with a time to first token */
+    double first_ns, first_tokens;
+};
+
+/* `beside` not NULL: only prompts that it answered as well. */
+struct sample_sums samples_sum(const struct attempt *attempt, const char *workload, const struct attempt *beside);
+
+/* Nanoseconds a token after the first delivery; of the mean time to first token; a token with the time to the first.
+ * NaN where missing. */
+double samples_tpot_ns(const struct sample_sums *sums);
+double samples_ttft_ns(const struct sample_sums *sums);
+double samples_end_to_end_ns(const struct sample_sums *sums);
+
+/* Acceptance of a prompt, summed over the attempts that answered it. */
+struct prompt_rounds {
+    const char *prompt; /* borrowed from the first of them */
+    int attempts;
+    double accepted, rounds; /* tokens committed, uncut */
+    double emitted;          /* tokens after the first delivery, cut */
+};
+
+/* Rounds over any number of attempts. Zero-initialised: none. */
+struct round_sums {
+    struct prompt_rounds *prompts; /* in the order of their first appearance */
+    int prompt_count;
+    int64_t *histogram; /* histogram[n]: rounds that committed n tokens */
+    int histogram_size;
+    int64_t rounds;
+};
+
+void samples_add_rounds(const struct attempt *attempt, const char *workload, struct round_sums *sums);
+void samples_free_rounds(struct round_sums *sums);
+
+/* Time by stage over any number of attempts. Zero-initialised: none. */
+struct stage_sums {
+    double rounds, decode_ns;
+    double stage_ns[STAGE_COUNT]; /* NaN where a sample does not say */
+};
+
+void samples_add_stages(const struct attempt *attempt, const char *workload, struct stage_sums *sums);
+
+#endif

@@ -1,0 +1,352 @@
+#include "analyze/summary.h"
+
+#include "analyze/summary_parts.h"
+#include "collect/base/json.h"
+
+#include <libgen.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- what the parts share ----------------------------------------------------------------------------------------- */
+
+json_t *summary_text_or_null(const char *text)
+{
+    return text ? json_text(text) : json_null();
+}
+
+json_t *summary_make_interval(struct interval interval, const char *over)
+{
+    if (!isfinite(interval.value))
+        return json_null();
+    json_t *object = json_object();
+    json_set(object, "value", json_number(interval.value));
+    json_set(object, "low", json_number(interval.low));
+    json_set(object, "high", json_number(interval.high));
+    json_set(object, "n", json_integer(interval.count));
+    json_set(object, "over", json_string(over));
+    return object;
+}
+
+struct interval summary_estimate(const struct plan *plan, const double *logs, int count, double alpha)
+{
+    struct interval interval = statistics_log_interval(logs, count, alpha);
+    if (count < plan->min_blocks)
+        interval.low = interval.high = NAN;
+    return interval;
+}
+
+json_t *summary_make_reason(const struct reason *reason)
+{
+    if (!reason->rule)
+        return json_null();
+    json_t *object = json_object();
+    json_set(object, "rule", json_text(reason->rule));
+    json_set(object, "detail", summary_text_or_null(reason->detail));
+    return object;
+}
+
+void summary_note_marks(const struct verdicts *verdicts, const char *workload, bool *marks)
+{
+    for (int i = 0; i < verdicts->count; i++)
+        if (verdicts->items[i].level == RULE_SUSPECT && cells_verdict_applies(&verdicts->items[i], workload))
+            marks[verdicts->items[i].rule] = true;
+}
+
+json_t *summary_make_marks(const bool *marks, bool too_few_blocks)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < RULE_COUNT; i++)
+        if (marks[i])
+            json_append(array, json_string(rule_table[i].id));
+    if (too_few_blocks)
+        json_append(array, json_string(cells_rule_table[CELLS_MIN_BLOCKS].id));
+    return array;
+}
+
+/* --- provenance --------------------------------------------------------------------------------------------------- */
+
+static int count_sessions(const struct cells *cells)
+{
+    int last = -1, count = 0;
+    for (bool more = true; more; count += more) {
+        int next = -1;
+        for (int i = 0; i < cells->run->attempt_count; i++) {
+            int session = cells->sessions.of_attempt[i];
+            if (session > last && (next < 0 || session < next))
+                next = session;
+        }
+        more = next >= 0;
+        last = next;
+    }
+    return count;
+}
+
+static void set_times(const struct run *run, json_t *object)
+{
+    const char *first = NULL, *last = NULL;
+    for (int i = 0; i < run->attempt_count; i++) {
+        const char *started = run->attempts[i].attempt.started;
+        if (!started)
+            continue;
+        first = !first || strcmp(started, first) < 0 ? started : first;
+        last = !last || strcmp(started, last) > 0 ? started : last;
+    }
+    json_set(object, "first_started", summary_text_or_null(first));
+    json_set(object, "last_started", summary_text_or_null(last));
+}
+
+static int count_invalid(const struct run *run)
+{
+    int count = 0;
+    for (int i = 0; i < run->attempt_count; i++) {
+        bool invalid = false;
+        for (int j = 0; j < run->attempts[i].verdicts.count; j++)
+            invalid |= run->attempts[i].verdicts.items[j].level == RULE_INVALID;
+        count += invalid;
+    }
+    return count;
+}
+
+static json_t *make_run(const struct cells *cells, const char *plan_hash)
+{
+    const struct run *run = cells->run;
+    json_t *object = json_object();
+    json_set(object, "name", json_text(run->name));
+    json_set(object, "ledger_head", json_text(run->ledger.head));
+    json_set(object, "ledger_lines", json_integer((json_int_t)json_array_size(run->ledger.lines)));
+    json_set(object, "plan_sha256", json_text(plan_hash));
+    set_times(run, object);
+    json_set(object, "sessions", json_integer(count_sessions(cells)));
+    json_set(object, "attempts", json_integer(run->attempt_count));
+    json_set(object, "attempts_invalid", json_integer(count_invalid(run)));
+    return object;
+}
+
+/* The header of an attempt that counts; of an arm with a drafter if one does. */
+static const json_t *find_header(const struct cells *cells)
+{
+    const json_t *header = NULL;
+    for (int i = 0; i < cells->count; i++)
+        for (int block = 0; block < cells->blocks; block++) {
+            const struct judged *counted = cells->items[i].blocks[block].counted;
+            if (counted && cells->items[i].arm->method != METHOD_AUTO)
+                return counted->attempt.header;
+            if (counted && !header)
+                header = counted->attempt.header;
+        }
+    return header;
+}
+
+/* What belongs to the arm alone (the drafter) stands beside the rest. */
+static json_t *make_source(const json_t *header)
+{
+    json_t *source = json_deep_copy(json_object_get(header, "source"));
+    json_t *of_arm = json_object_get(source, "arm");
+    if (json_is_object(of_arm)) {
+        json_incref(of_arm);
+        json_object_del(source, "arm");
+        json_object_update_missing(source, of_arm);
+        json_decref(of_arm);
+    }
+    return source ? source : json_null();
+}
+
+static json_t *copy_or_null(const json_t *value)
+{
+    return value ? json_deep_copy(value) : json_null();
+}
+
+/* --- plan --------------------------------------------------------------------------------------------------------- */
+
+static json_t *make_workload(const struct plan_workload *workload)
+{
+    json_t *object = json_object();
+    json_set(object, "name", json_text(workload->name));
+    json_set(object, "prompts", json_text(workload->prompts));
+    json_set(object, "count", json_integer(workload->count));
+    json_set(object, "max_new_tokens", json_integer(workload->max_new_tokens));
+    json_set(object, "ignore_eos", json_boolean(workload->ignore_eos));
+    return object;
+}
+
+static json_t *make_headline(const struct plan *plan)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < plan->comparison_count; i++) {
+        json_t *pair = json_array();
+        json_append(pair, json_text(plan->comparisons[i].method));
+        json_append(pair, json_text(plan->comparisons[i].baseline));
+        json_append(array, pair);
+    }
+    return array;
+}
+
+static json_t *make_plan(const struct plan *plan)
+{
+    json_t *object = json_object(), *workloads = json_array();
+    json_set(object, "blocks", json_integer(plan->blocks));
+    json_set(object, "seed", json_integer(plan->seed));
+    json_set(object, "warmup", json_integer(plan->warmup));
+    json_set(object, "temperature", json_number(plan->temperature));
+    json_set(object, "alpha", json_number(plan->alpha));
+    json_set(object, "min_blocks", json_integer(plan->min_blocks));
+    for (int i = 0; i < plan->workload_count; i++)
+        json_append(workloads, make_workload(&plan->workloads[i]));
+    json_set(object, "workloads", workloads);
+    json_set(object, "headline", make_headline(plan));
+    return object;
+}
+
+static json_t *make_method(const struct plan *plan)
+{
+    json_t *object = json_object();
+    json_set(object, "interval", json_string("paired log-t"));
+    json_set(object, "level", json_number(1 - plan->alpha));
+    json_set(object, "multiplicity", json_string("Bonferroni over the headline family; Holm p values"));
+    json_set(object, "tokens",
+             json_string("Where an output was cut at its limit, time and tokens count the last round whole; tokens "
+                         "behind an end token are not counted."));
+    return object;
+}
+
+static json_t *make_arms(const struct plan *plan)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < plan->arm_count; i++) {
+        const struct arm *arm = &plan->arms[i];
+        char text[ARM_NAME_SIZE];
+        json_t *object = json_object();
+        json_set(object, "name", json_text(arm_name(arm, text)));
+        json_set(object, "label", json_text(arm_method_label(arm, text)));
+        json_set(object, "tensor_parallel", json_integer(arm->tensor_parallel));
+        json_set(object, "method", json_text(method_names[arm->method]));
+        json_set(object, "budget", arm->method == METHOD_DDTREE ? json_integer(arm->budget) : json_null());
+        json_set(object, "concurrency", json_integer(arm->concurrency));
+        json_append(array, object);
+    }
+    return array;
+}
+
+static json_t *make_workload_names(const struct plan *plan)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < plan->workload_count; i++)
+        json_append(array, json_text(plan->workloads[i].name));
+    return array;
+}
+
+/* --- rules -------------------------------------------------------------------------------------------------------- */
+
+static const char *const scope_names[] = {
+    [RULE_SAMPLE] = "sample", [RULE_WORKLOAD] = "workload", [RULE_ATTEMPT] = "attempt",
+    [RULE_PAIR] = "pair",     [RULE_BLOCK] = "block",       [RULE_RUN] = "run",
+};
+
+/* Whether the id stands anywhere in the document as a "rule" or among "marks". */
+static bool is_named(const json_t *value, const char *id)
+{
+    const char *key;
+    json_t *inner;
+    if (json_is_string(value))
+        return strcmp(json_string_value(value), id) == 0;
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (is_named(json_array_get(value, i), id))
+            return true;
+    json_object_foreach((json_t *)value, key, inner)
+    {
+        bool holds_rules = json_is_object(inner) || json_is_array(inner) || strcmp(key, "rule") == 0;
+        if (holds_rules && is_named(inner, id))
+            return true;
+    }
+    return false;
+}
+
+static void append_rule(json_t *array, const json_t *summary, const char *id, const char *scope,
+                        const char *explanation)
+{
+    static const char *const parts[] = {"cells", "comparisons", "verdicts"};
+    bool named = false;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        named |= is_named(json_object_get(summary, parts[i]), id);
+    if (!named)
+        return;
+    json_t *object = json_object();
+    json_set(object, "id", json_text(id));
+    json_set(object, "scope", json_text(scope));
+    json_set(object, "explanation", json_text(explanation));
+    json_append(array, object);
+}
+
+static json_t *make_rules(const json_t *summary)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < RULE_COUNT; i++)
+        append_rule(array, summary, rule_table[i].id, scope_names[rule_table[i].scope], rule_table[i].explanation);
+    for (int i = 0; i < CELLS_RULE_COUNT; i++)
+        append_rule(array, summary, cells_rule_table[i].id, cells_rule_table[i].scope, cells_rule_table[i].explanation);
+    return array;
+}
+
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
+
+static json_t *make_summary(const struct comparisons *comparisons, const char *plan_hash)
+{
+    const struct plan *plan = comparisons->cells->plan;
+    const json_t *header = find_header(comparisons->cells);
+    json_t *summary = json_object(), *program = json_object(), *runs = json_array();
+    json_set(program, "name", json_string(SUMMARY_PROGRAM));
+    json_set(program, "version", json_string(SUMMARY_PROGRAM_VERSION));
+    json_append(runs, make_run(comparisons->cells, plan_hash));
+    json_set(summary, "schema", json_string(SUMMARY_SCHEMA));
+    json_set(summary, "name", json_text(plan->name));
+    json_set(summary, "title", json_text(plan->title));
+    json_set(summary, "program", program);
+    json_set(summary, "runs", runs);
+    json_set(summary, "machine", copy_or_null(json_object_get(header, "machine")));
+    json_set(summary, "source", make_source(header));
+    json_set(summary, "plan", make_plan(plan));
+    json_set(summary, "method", make_method(plan));
+    json_set(summary, "arms", make_arms(plan));
+    json_set(summary, "workloads", make_workload_names(plan));
+    json_set(summary, "cells", summary_make_cells(comparisons));
+    json_set(summary, "comparisons", summary_make_comparisons(comparisons));
+    json_set(summary, "verdicts", summary_make_verdicts(comparisons));
+    json_set(summary, "rules", make_rules(summary));
+    return summary;
+}
+
+json_t *summary_build(const struct run *run, const struct plan *plan, struct error *error)
+{
+    char plan_hash[FILE_HASH_SIZE];
+    struct cells cells;
+    struct comparisons comparisons;
+    if (run->ledger.broken_at) {
+        fail(error, "%s:%d: does not follow from the line before, so the ledger was changed; restore it from a copy",
+             run->ledger.path, run->ledger.broken_at);
+        return NULL;
+    }
+    if (file_hash(plan->path, plan_hash, error))
+        return NULL;
+    cells_init(plan, run, &cells);
+    comparisons_init(&cells, &comparisons);
+    json_t *summary = make_summary(&comparisons, plan_hash);
+    comparisons_free(&comparisons);
+    cells_free(&cells);
+    return summary;
+}
+
+int summary_write(const json_t *summary, const char *path, struct error *error)
+{
+    char *json = json_dumps(summary, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    if (!json)
+        die("cannot write the summary as JSON");
+    char *text = xformat("%s\n", json), *copy = xstrdup(path);
+    int result = file_make_folder(dirname(copy), error);
+    if (!result)
+        result = file_write_whole(path, text, strlen(text), error);
+    free(json);
+    free(text);
+    free(copy);
+    return result;
+}

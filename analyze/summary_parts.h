@@ -1,0 +1,30 @@
+/* The parts of a summary, for summary.c alone. Each answers a new reference. */
+#ifndef ANALYZE_SUMMARY_PARTS_H
+#define ANALYZE_SUMMARY_PARTS_H
+
+#include "analyze/comparisons.h"
+#include "analyze/statistics.h"
+
+#include <jansson.h>
+
+/* "cells", "comparisons", "verdicts". */
+json_t *summary_make_cells(const struct comparisons *comparisons);
+json_t *summary_make_comparisons(const struct comparisons *comparisons);
+json_t *summary_make_verdicts(const struct comparisons *comparisons);
+
+/* {"value", "low", "high", "n", "over"}; null without a value. */
+json_t *summary_make_interval(struct interval interval, const char *over);
+
+/* The log interval of what the blocks gave: without limits below the plan's MIN_BLOCKS. */
+struct interval summary_estimate(const struct plan *plan, const double *logs, int count, double alpha);
+
+/* {"rule", "detail"}; null for an empty reason. */
+json_t *summary_make_reason(const struct reason *reason);
+
+json_t *summary_text_or_null(const char *text);
+
+/* Rules with a suspect verdict for the workload are noted in marks[RULE_COUNT]. */
+void summary_note_marks(const struct verdicts *verdicts, const char *workload, bool *marks);
+json_t *summary_make_marks(const bool *marks, bool too_few_blocks);
+
+#endif

@@ -1,0 +1,361 @@
+/* summary.json from run folders with known times: its numbers, derived by hand, and what is null in it. */
+#include "analyze/summary.h"
+#include "collect/base/json.h"
+#include "tests/analyze/campaign.h"
+#include "tests/record/fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define T_2 4.302653 /* Student's t, 2 degrees of freedom, 95% */
+
+static json_t *build(struct campaign *campaign)
+{
+    struct error error = {0};
+    campaign_read(campaign);
+    json_t *summary = summary_build(&campaign->run, &campaign->plan, &error);
+    if (!summary)
+        fail_msg("%s", error.message);
+    return summary;
+}
+
+/* The element of summary[list] whose keys have these values; NULL stands for null. */
+static const json_t *find(const json_t *summary, const char *list, const char *arm, const char *baseline,
+                          const char *workload)
+{
+    const json_t *array = json_object_get(summary, list);
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *item = json_array_get(array, i);
+        const char *of_item = json_string_value(json_object_get(item, "workload"));
+        const char *over = json_string_value(json_object_get(item, "baseline"));
+        if (strcmp(json_string_value(json_object_get(item, "arm")), arm) == 0 &&
+            (baseline ? over && strcmp(over, baseline) == 0 : true) &&
+            (workload ? of_item && strcmp(of_item, workload) == 0 : !of_item))
+            return item;
+    }
+    fail_msg("no %s of %s on %s", list, arm, workload ? workload : "all workloads");
+    return NULL;
+}
+
+static const json_t *cell_of(const json_t *summary, const char *arm, const char *workload)
+{
+    return find(summary, "cells", arm, NULL, workload);
+}
+
+static void assert_number(const json_t *object, const char *key, double expected)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value) || !(fabs(json_number_value(value) - expected) <= 1e-6 * (1 + fabs(expected))))
+        fail_msg("\"%s\" is %.9g, not %.9g", key, json_number_value(value), expected);
+}
+
+static void assert_null_at(const json_t *object, const char *key)
+{
+    if (!json_is_null(json_object_get(object, key)))
+        fail_msg("\"%s\" is not null", key);
+}
+
+static void assert_interval(const json_t *object, const char *key, double value, double low, double high)
+{
+    const json_t *interval = json_object_get(object, key);
+    assert_number(interval, "value", value);
+    assert_number(interval, "low", low);
+    assert_number(interval, "high", high);
+}
+
+static void assert_rule(const json_t *object, const char *key, const char *rule)
+{
+    const char *found = json_string_value(json_object_get(json_object_get(object, key), "rule"));
+    assert_non_null(found);
+    assert_string_equal(found, rule);
+}
+
+/* In blocks 1 to 3 auto takes 4000, 4400, 4840 ns a token; linear half of auto; b16 a quarter of auto in block 1, then
+ * a quarter with 10% more, a quarter with 10% less, on the logarithm. b8 is absent. */
+static void open_known(struct campaign *campaign)
+{
+    static const double deviation[] = {0, 0.1, -0.1};
+    campaign_open(campaign, 3, "{}");
+    for (int block = 1; block <= 3; block++) {
+        double base = 4000 * pow(1.1, block - 1), tree = base / 4 * exp(-deviation[block - 1]);
+        campaign_add(campaign, &(struct campaign_attempt){"tp1-auto", block, 1, base, base});
+        campaign_add(campaign, &(struct campaign_attempt){"tp1-linear", block, 1, base / 2, base / 2});
+        campaign_add(campaign, &(struct campaign_attempt){"tp1-b16", block, 1, tree, tree});
+    }
+}
+
+static void test_speedup_with_its_intervals(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    open_known(&campaign);
+    json_t *summary = build(&campaign);
+    const json_t *comparison = find(summary, "comparisons", "tp1-b16", "tp1-auto", NULL);
+    /* Logs are log 4 + 0, 0.1, -0.1: s = 0.1, standard error 0.1 / sqrt 3. Nanoseconds are whole: 1e-4 is left over. */
+    double error = 0.1 / sqrt(3);
+    const json_t *speedup = json_object_get(comparison, "speedup");
+    assert_true(fabs(json_number_value(json_object_get(speedup, "value")) / 4 - 1) < 1e-4);
+    assert_true(fabs(json_number_value(json_object_get(speedup, "low")) / (4 * exp(-T_2 * error)) - 1) < 1e-4);
+    assert_true(fabs(json_number_value(json_object_get(speedup, "high")) / (4 * exp(T_2 * error)) - 1) < 1e-4);
+    assert_number(speedup, "n", 3);
+    /* Two headline comparisons: t at 1 - .05 / 4 with 2 degrees is 6.2053. */
+    const json_t *simultaneous = json_object_get(comparison, "simultaneous");
+    assert_true(fabs(json_number_value(json_object_get(simultaneous, "low")) / (4 * exp(-6.2053 * error)) - 1) < 2e-4);
+    assert_number(comparison, "sign_flip_p", 0.25);
+    /* For 2 degrees of freedom p = 1 - t / sqrt(2 + t^2). The other member of the family, log 2 + the same, has the
+     * larger p. */
+    double t = log(4) / error, other = log(2) / error, p = 1 - t / sqrt(2 + t * t),
+           p_other = 1 - other / sqrt(2 + other * other);
+    assert_true(fabs(json_number_value(json_object_get(comparison, "p")) / p - 1) < 1e-2);
+    assert_true(fabs(json_number_value(json_object_get(comparison, "p_holm")) / (2 * p) - 1) < 1e-2);
+    comparison = find(summary, "comparisons", "tp1-b16", "tp1-linear", NULL);
+    assert_true(fabs(json_number_value(json_object_get(comparison, "p_holm")) / p_other - 1) < 1e-2);
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+static void test_cell_numbers(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    open_known(&campaign);
+    json_t *summary = build(&campaign);
+    const json_t *cell = cell_of(summary, "tp1-auto", "code");
+    /* Geometric mean 4400 ns; logs differ by log 1.1. */
+    double half = T_2 * log(1.1) / sqrt(3);
+    assert_interval(cell, "tpot_ms", 0.0044, 0.0044 * exp(-half), 0.0044 * exp(half));
+    assert_interval(cell, "tokens_per_s", 1e9 / 4400, 1e9 / 4400 * exp(-half), 1e9 / 4400 * exp(half));
+    assert_interval(cell, "ttft_ms", 0.5, 0.5, 0.5);
+    assert_interval(cell, "tau", 1, 1, 1);
+    /* Of a tree: 13 tokens in 3, 3 and 2 rounds; residuals 13 - 4.875 x rounds. */
+    half = T_2 * sqrt((2 * 1.625 * 1.625 + 3.25 * 3.25) / 2 / 3) / (8.0 / 3);
+    cell = cell_of(summary, "tp1-b16", "code");
+    assert_interval(cell, "tau", 4.875, 4.875 - half, 4.875 + half);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(cell, "tau"), "over")), "prompts");
+    assert_number(cell, "tau_request_mean", (13 / 3.0 + 13 / 3.0 + 13 / 2.0) / 3);
+    assert_number(cell, "tau_emitted", 36 / 8.0);
+    assert_number(cell, "rounds", 24);
+    json_t *histogram = json_pack("[i,i,i,i,i,i,i,i]", 0, 0, 0, 0, 12, 6, 3, 3);
+    assert_true(json_equal(histogram, json_object_get(cell, "accepted_histogram")));
+    json_decref(histogram);
+    assert_number(cell, "blocks_valid", 3);
+    assert_number(cell, "tries", 3);
+    assert_number(cell, "excluded", 0);
+    assert_null_at(cell, "missing");
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+static void test_stages(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 1, "{}");
+    campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", 1, 1, 1000, 1000});
+    json_t *summary = build(&campaign);
+    const json_t *cell = cell_of(summary, "tp1-b16", "code");
+    const json_t *share = json_object_get(cell, "stages_share"), *ms = json_object_get(cell, "stages_ms");
+    assert_number(share, "draft", 0.2);
+    assert_null_at(share, "build");
+    assert_number(share, "verify", 0.6);
+    assert_number(share, "commit", 0.1);
+    assert_number(share, "other", 0.1);
+    assert_number(ms, "verify", 0.6 * 3 * 13000 / 8 / 1e6); /* three outputs of 13 us in 8 rounds */
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+/* No number anywhere below: what is missing is null. */
+static void assert_no_number(const json_t *object, const char *const *keys)
+{
+    for (; *keys; keys++)
+        assert_null_at(object, *keys);
+}
+
+static void test_missing_arm_is_null_with_its_rule(void **state)
+{
+    (void)state;
+    static const char *const of_cell[] = {"tokens_per_s",
+                                          "tpot_ms",
+                                          "ttft_ms",
+                                          "tau",
+                                          "tau_request_mean",
+                                          "tau_emitted",
+                                          "rounds",
+                                          "stages_ms",
+                                          "stages_share",
+                                          "accepted_histogram",
+                                          NULL};
+    static const char *const of_comparison[] = {"speedup",     "simultaneous",       "p", "p_holm", "fieller",
+                                                "sign_flip_p", "speedup_end_to_end", NULL};
+    struct campaign campaign;
+    open_known(&campaign);
+    json_t *summary = build(&campaign);
+    assert_no_number(cell_of(summary, "tp1-b8", "code"), of_cell);
+    assert_rule(cell_of(summary, "tp1-b8", "code"), "missing", "NOT_MEASURED");
+    const json_t *comparison = find(summary, "comparisons", "tp1-b8", "tp1-auto", NULL);
+    assert_no_number(comparison, of_comparison);
+    assert_rule(comparison, "missing", "NOT_MEASURED");
+    assert_int_equal(json_array_size(json_object_get(comparison, "blocks")), 0);
+    assert_int_equal(json_array_size(json_object_get(comparison, "dropped")), 3);
+    assert_false(json_is_true(json_object_get(comparison, "best")));
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+static void test_too_few_blocks_give_a_point(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 2, "{}");
+    for (int block = 1; block <= 2; block++) {
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 2000, 2000});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1000 + block, 1000});
+    }
+    json_t *summary = build(&campaign);
+    const json_t *comparison = find(summary, "comparisons", "tp1-b16", "tp1-auto", "maths");
+    const json_t *speedup = json_object_get(comparison, "speedup");
+    assert_number(speedup, "value", 2);
+    assert_null_at(speedup, "low");
+    assert_null_at(speedup, "high");
+    assert_null_at(comparison, "p");
+    assert_null_at(comparison, "fieller");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(comparison, "marks"), 0)), "MIN_BLOCKS");
+    assert_false(json_is_true(json_object_get(comparison, "best")));
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+/* Whether the list has a verdict of this rule on this attempt. */
+static bool has_verdict(const json_t *summary, const char *attempt, const char *rule)
+{
+    const json_t *array = json_object_get(summary, "verdicts");
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *item = json_array_get(array, i);
+        if (strcmp(json_string_value(json_object_get(item, "attempt")), attempt) == 0 &&
+            strcmp(json_string_value(json_object_get(item, "rule")), rule) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool has_rule(const json_t *summary, const char *id)
+{
+    const json_t *array = json_object_get(summary, "rules");
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (strcmp(json_string_value(json_object_get(json_array_get(array, i), "id")), id) == 0)
+            return true;
+    return false;
+}
+
+static void test_every_exclusion_is_listed(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    open_known(&campaign);
+    campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", 2, 2, 1000, 1000});                /* replaces 2-1 */
+    campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", 3, 2, 1000, 1000, .torn = true});  /* 3-1 stays */
+    campaign_add(&campaign, &(struct campaign_attempt){"tp1-b8", 1, 1, 1000, 1000, .boot_id = "x"}); /* no baseline */
+    campaign_add(&campaign,
+                 &(struct campaign_attempt){"tp1-b8", 2, 1, 1000, 1000, "2026-02-01T12:00:00Z", .cell_suffix = "old"});
+    campaign_add(&campaign, &(struct campaign_attempt){"tp1-b8", 3, 1, 1000, 1000, .diverging_prompt = 1});
+    json_t *summary = build(&campaign);
+    assert_true(has_verdict(summary, "demo/tp1-b16/2-1", "SUPERSEDED"));
+    assert_true(has_verdict(summary, "demo/tp1-b16/3-2", "INCOMPLETE"));
+    assert_false(has_verdict(summary, "demo/tp1-b16/3-1", "SUPERSEDED"));
+    assert_true(has_verdict(summary, "demo/tp1-b8/1-1", "UNPAIRED_RERUN"));
+    assert_true(has_verdict(summary, "demo/tp1-b8/2-1", "FINGERPRINT"));
+    assert_true(has_verdict(summary, "demo/tp1-b8/3-1", "OUTPUT_DIVERGES"));
+    static const char *const rules[] = {"SUPERSEDED", "INCOMPLETE", "UNPAIRED_RERUN", "FINGERPRINT", "OUTPUT_DIVERGES"};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        assert_true(has_rule(summary, rules[i]));
+    assert_false(has_rule(summary, "REPETITION"));
+    const json_t *run = json_array_get(json_object_get(summary, "runs"), 0);
+    assert_number(run, "attempts", 14);
+    assert_number(run, "attempts_invalid", 1);
+    assert_number(run, "sessions", 3);
+    assert_string_equal(json_string_value(json_object_get(run, "first_started")), "2026-02-01T12:00:00Z");
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+static void test_best_are_those_beaten_by_none(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}");
+    for (int block = 1; block <= 3; block++) {
+        double noise = 1 + 0.001 * block;
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4000, 4000});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-linear", block, 1, 3000, 3000 * noise});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b8", block, 1, 1000 * noise, 1000});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1003 / noise, 1000});
+    }
+    json_t *summary = build(&campaign);
+    assert_true(json_is_true(json_object_get(find(summary, "comparisons", "tp1-b8", "tp1-auto", NULL), "best")));
+    assert_true(json_is_true(json_object_get(find(summary, "comparisons", "tp1-b16", "tp1-auto", NULL), "best")));
+    assert_false(json_is_true(json_object_get(find(summary, "comparisons", "tp1-linear", "tp1-auto", NULL), "best")));
+    assert_false(json_is_true(json_object_get(find(summary, "comparisons", "tp1-b8", "tp1-linear", NULL), "best")));
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+static void test_same_run_same_bytes(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    struct error error = {0};
+    open_known(&campaign);
+    json_t *summary = build(&campaign), *again = summary_build(&campaign.run, &campaign.plan, &error);
+    char *paths[] = {xformat("%s/one/summary.json", campaign.parent), xformat("%s/two.json", campaign.parent)};
+    assert_int_equal(summary_write(summary, paths[0], &error), 0);
+    assert_int_equal(summary_write(again, paths[1], &error), 0);
+    size_t sizes[2];
+    char *bytes[] = {fixture_read(paths[0], &sizes[0]), fixture_read(paths[1], &sizes[1])};
+    assert_int_equal(sizes[0], sizes[1]);
+    assert_memory_equal(bytes[0], bytes[1], sizes[0]);
+    assert_null(strstr(bytes[0], campaign.parent)); /* where it lay is not in it */
+    for (int i = 0; i < 2; i++) {
+        free(paths[i]);
+        free(bytes[i]);
+    }
+    json_decref(summary);
+    json_decref(again);
+    campaign_close(&campaign);
+}
+
+static void test_broken_ledger_is_refused(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    struct error error = {0};
+    open_known(&campaign);
+    campaign_read(&campaign);
+    campaign.run.ledger.broken_at = 7;
+    assert_null(summary_build(&campaign.run, &campaign.plan, &error));
+    assert_non_null(strstr(error.message, "ledger.jsonl:7"));
+    campaign_close(&campaign);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_speedup_with_its_intervals),
+        cmocka_unit_test(test_cell_numbers),
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_missing_arm_is_null_with_its_rule),
+        cmocka_unit_test(test_too_few_blocks_give_a_point),
+        cmocka_unit_test(test_every_exclusion_is_listed),
+        cmocka_unit_test(test_best_are_those_beaten_by_none),
+        cmocka_unit_test(test_same_run_same_bytes),
+        cmocka_unit_test(test_broken_ledger_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
