@@ -1,0 +1,213 @@
+#include "render/latex.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+struct command {
+    utf8proc_int32_t point;
+    const char *text;
+};
+
+static const struct command commands[] = {
+    {'\\', "\\textbackslash{}"},
+    {'{', "\\{"},
+    {'}', "\\}"},
+    {'$', "\\$"},
+    {'&', "\\&"},
+    {'#', "\\#"},
+    {'_', "\\_"},
+    {'%', "\\%"},
+    {'^', "\\textasciicircum{}"},
+    {'~', "\\textasciitilde{}"},
+    {'<', "\\textless{}"},
+    {'>', "\\textgreater{}"},
+    {'|', "\\textbar{}"},
+    {'"', "\\textquotedbl{}"},
+    {'`', "\\textasciigrave{}"},
+    {'[', "{[}"},
+    {'*', "{*}"}, /* which would be read as arguments of the \\ before them */
+    {'\t', " "},
+    {'\n', " "},
+    {'\r', " "},
+    {0xA0, "~"},
+    {0xA7, "\\S{}"},
+    {0xB0, "\\textdegree{}"},
+    {0xB1, "\\textpm{}"},
+    {0xB5, "\\textmu{}"},
+    {0xB7, "\\textperiodcentered{}"},
+    {0xD7, "\\texttimes{}"},
+    {0x2013, "--"},
+    {0x2014, "---"},
+    {0x2018, "`"},
+    {0x2019, "'"},
+    {0x201C, "``"},
+    {0x201D, "''"},
+    {0x2026, "\\textellipsis{}"},
+    {0x2192, "$\\to$"},
+    {0x2190, "$\\leftarrow$"},
+    {0x2212, "$-$"},
+    {0x2248, "$\\approx$"},
+    {0x2260, "$\\neq$"},
+    {0x2264, "$\\le$"},
+    {0x2265, "$\\ge$"},
+    {0x3B1, "$\\alpha$"},
+    {0x3B2, "$\\beta$"},
+    {0x3B3, "$\\gamma$"},
+    {0x3B4, "$\\delta$"},
+    {0x3B5, "$\\varepsilon$"},
+    {0x3B8, "$\\theta$"},
+    {0x3BB, "$\\lambda$"},
+    {0x3BC, "$\\mu$"},
+    {0x3C0, "$\\pi$"},
+    {0x3C3, "$\\sigma$"},
+    {0x3C4, "$\\tau$"},
+    {0x3C6, "$\\varphi$"},
+    {0x3C9, "$\\omega$"},
+    {0x394, "$\\Delta$"},
+    {0x3A3, "$\\Sigma$"},
+    {0, NULL},
+};
+
+static const char *find_command(utf8proc_int32_t point)
+{
+    const struct command *command = commands;
+    while (command->text && command->point != point)
+        command++;
+    return command->text;
+}
+
+/* Letters that the T1 encoding's fonts have: Latin-1's, and Latin Extended-A without the few it lacks. */
+static bool is_latin(utf8proc_int32_t point)
+{
+    static const utf8proc_int32_t lacking[] = {0xD7,  0xF7,  0x126, 0x127, 0x138, 0x13F,
+                                               0x140, 0x149, 0x166, 0x167, 0x17F};
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+        if (point == lacking[i])
+            return false;
+    return point >= 0xC0 && point <= 0x17E;
+}
+
+static void put(FILE *out, const char *text, const char *break_after)
+{
+    if (!text) {
+        fputs("---", out);
+        return;
+    }
+    size_t size = strlen(text);
+    utf8proc_int32_t last = 0;
+    for (size_t at = 0; at < size;) {
+        utf8proc_int32_t point;
+        utf8proc_ssize_t length =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(size - at), &point);
+        if (length <= 0) {
+            length = 1;
+            point = 0xFFFD;
+        }
+        const char *command = find_command(point);
+        bool ligature = point == last && (point == '-' || point == ',' || point == '\'');
+        if (command)
+            fputs(command, out);
+        else if ((point >= ' ' && point < 0x7F) || is_latin(point))
+            fprintf(out, "%s%.*s", ligature ? "{}" : "", (int)length, text + at);
+        else
+            fprintf(out, "U+%04X", (unsigned)point);
+        if (break_after && point < 0x7F && strchr(break_after, (int)point))
+            fputs("\\allowbreak{}", out);
+        last = point;
+        at += (size_t)length;
+    }
+}
+
+void latex_put(FILE *out, const char *text)
+{
+    put(out, text, NULL);
+}
+
+void latex_put_breakable(FILE *out, const char *text)
+{
+    put(out, text, "/_-.:");
+}
+
+char *latex_escape(const char *text)
+{
+    char *bytes;
+    size_t size;
+    FILE *out = open_memstream(&bytes, &size);
+    if (!out)
+        die("out of memory");
+    latex_put(out, text);
+    fclose(out);
+    return bytes;
+}
+
+void latex_put_time(FILE *out, const char *time)
+{
+    size_t date = time ? strcspn(time, "T") : 0;
+    if (!time || !time[date]) {
+        latex_put(out, time);
+        return;
+    }
+    char *spaced = xformat("%.*s %s", (int)date, time, time + date + 1);
+    latex_put(out, spaced);
+    free(spaced);
+}
+
+void latex_put_missing(FILE *out, const struct missing *missing)
+{
+    fputs("---", out);
+    if (missing->rule) {
+        fputs("\\,{\\scriptsize ", out);
+        latex_put(out, missing->rule);
+        fputs("}", out);
+    }
+}
+
+void latex_put_p(FILE *out, double p)
+{
+    if (isnan(p))
+        fputs("---", out);
+    else if (p < .001)
+        fputs("$<$\\,0.001", out);
+    else
+        fprintf(out, "%.3f", p);
+}
+
+void latex_put_number(FILE *out, double value)
+{
+    if (isfinite(value))
+        fprintf(out, "%.*f", latex_decimals(fabs(value)), value);
+    else
+        fputs("---", out);
+}
+
+int latex_decimals(double largest)
+{
+    int decimals = 3;
+    for (double limit = 10; decimals > 0 && largest >= limit; limit *= 10)
+        decimals--;
+    return decimals;
+}
+
+int latex_digits(double value, int decimals)
+{
+    char text[400];
+    snprintf(text, sizeof text, "%.*f", decimals, fabs(value));
+    return (int)strcspn(text, ".");
+}
+
+static void put_padding(FILE *out, double value, int decimals, int digits)
+{
+    int padding = digits - latex_digits(value, decimals);
+    if (padding > 0)
+        fprintf(out, "\\phantom{%.*s}", padding, "00000000000000000000");
+}
+
+void latex_put_range(FILE *out, double low, double high, int decimals, int digits)
+{
+    put_padding(out, low, decimals, digits);
+    fprintf(out, "[%.*f, ", decimals, low);
+    put_padding(out, high, decimals, digits);
+    fprintf(out, "%.*f]", decimals, high);
+}

@@ -1,0 +1,211 @@
+#include "render/macros.h"
+
+#include "render/latex.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const small_numbers[] = {
+    "Zero", "One",    "Two",    "Three",    "Four",     "Five",    "Six",     "Seven",     "Eight",    "Nine",
+    "Ten",  "Eleven", "Twelve", "Thirteen", "Fourteen", "Fifteen", "Sixteen", "Seventeen", "Eighteen", "Nineteen",
+};
+static const char *const tens[] = {"",      "",      "Twenty",  "Thirty", "Forty",
+                                   "Fifty", "Sixty", "Seventy", "Eighty", "Ninety"};
+
+static void put_number(FILE *out, unsigned long number)
+{
+    if (number >= 1000) {
+        put_number(out, number / 1000);
+        fputs("Thousand", out);
+        number %= 1000;
+        if (number == 0)
+            return;
+    }
+    if (number >= 100) {
+        fprintf(out, "%sHundred", small_numbers[number / 100]);
+        number %= 100;
+        if (number == 0)
+            return;
+    }
+    if (number < 20)
+        fputs(small_numbers[number], out);
+    else
+        fprintf(out, "%s%s", tens[number / 10], number % 10 ? small_numbers[number % 10] : "");
+}
+
+/* Long runs of digits are spelled digit by digit. */
+static size_t put_digits(FILE *out, const char *text)
+{
+    size_t length = strspn(text, "0123456789");
+    if (length <= 6)
+        put_number(out, strtoul(text, NULL, 10));
+    for (size_t i = 0; i < length && length > 6; i++)
+        fputs(small_numbers[text[i] - '0'], out);
+    return length;
+}
+
+char *macros_spell(const char *text)
+{
+    char *bytes;
+    size_t size;
+    FILE *out = open_memstream(&bytes, &size);
+    if (!out)
+        die("out of memory");
+    bool begins = true;
+    for (size_t i = 0; text[i];) {
+        unsigned char letter = (unsigned char)text[i];
+        if (isdigit(letter)) {
+            i += put_digits(out, text + i);
+            begins = true;
+            continue;
+        }
+        if (letter < 0x80 && isalpha(letter))
+            fputc(begins ? toupper(letter) : letter, out);
+        begins = !(letter < 0x80 && isalpha(letter));
+        i++;
+    }
+    fclose(out);
+    return bytes;
+}
+
+/* A name that an earlier one spells alike, or that has no letters, is told apart by its number. */
+static char *spell_workload(const struct summary *summary, int workload)
+{
+    char *name = macros_spell(summary->workloads[workload].name);
+    bool clear = name[0] != '\0';
+    for (int i = 0; i < workload && clear; i++) {
+        char *other = macros_spell(summary->workloads[i].name);
+        clear = strcmp(other, name) != 0;
+        free(other);
+    }
+    if (clear)
+        return name;
+    char *number = xformat("%d", workload + 1), *spelled = macros_spell(number);
+    char *numbered = xformat("%sWorkload%s", name, spelled);
+    free(number);
+    free(spelled);
+    free(name);
+    return numbered;
+}
+
+char *macros_comparison_name(const struct summary *summary, const struct comparison *comparison)
+{
+    bool all = comparison->workload == SUMMARY_ALL_WORKLOADS;
+    char *arm = macros_spell(summary_arm_text(summary, comparison->arm));
+    char *baseline = macros_spell(summary_arm_text(summary, comparison->baseline));
+    char *workload = all ? xstrdup("") : spell_workload(summary, comparison->workload);
+    char *name = xformat("Speedup%sOver%s%s%s", arm, baseline, all ? "" : "On", workload);
+    free(arm);
+    free(baseline);
+    free(workload);
+    return name;
+}
+
+static void put_text(FILE *out, const char *name, const char *text)
+{
+    fprintf(out, "\\newcommand{\\%s}{", name);
+    latex_put(out, text);
+    fputs("}\n", out);
+}
+
+static void put_count(FILE *out, const char *name, long long count)
+{
+    fprintf(out, "\\newcommand{\\%s}{\\num{%lld}}\n", name, count);
+}
+
+static void put_comparison(FILE *out, const struct summary *summary, const struct comparison *comparison)
+{
+    const struct interval *speedup = &comparison->speedup;
+    const struct {
+        const char *ending;
+        double value;
+    } parts[] = {
+        {"", speedup->value},
+        {"Low", speedup->low},
+        {"High", speedup->high},
+        {"SimultaneousLow", comparison->simultaneous.low},
+        {"SimultaneousHigh", comparison->simultaneous.high},
+    };
+    char *name = macros_comparison_name(summary, comparison);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (isfinite(parts[i].value))
+            fprintf(out, "\\newcommand{\\%s%s}{\\num{%.2f}}\n", name, parts[i].ending, parts[i].value);
+        else
+            fprintf(out, "\\newcommand{\\%s%s}{---}\n", name, parts[i].ending);
+    fprintf(out, "\\newcommand{\\%sN}{%d}\n", name, speedup->n);
+    free(name);
+}
+
+/* "6", or "5--6" where comparisons differ in the number of blocks behind them. */
+static void put_block_range(FILE *out, const struct summary *summary)
+{
+    int least = 0, most = 0;
+    for (int i = 0; i < summary->comparison_count; i++) {
+        const struct interval *speedup = &summary->comparisons[i].speedup;
+        if (!speedup->present)
+            continue;
+        least = least == 0 || speedup->n < least ? speedup->n : least;
+        most = speedup->n > most ? speedup->n : most;
+    }
+    fputs("\\newcommand{\\BlocksValid}{", out);
+    if (most == 0)
+        fputs("---", out);
+    else if (least == most)
+        fprintf(out, "%d", most);
+    else
+        fprintf(out, "%d--%d", least, most);
+    fputs("}\n", out);
+}
+
+static void put_record(FILE *out, const struct summary *summary)
+{
+    long long lines = 0, sessions = 0, attempts = 0, invalid = 0;
+    for (int i = 0; i < summary->run_count; i++) {
+        lines += summary->runs[i].ledger_lines;
+        sessions += summary->runs[i].sessions;
+        attempts += summary->runs[i].attempts;
+        invalid += summary->runs[i].attempts_invalid;
+    }
+    put_count(out, "LedgerLines", lines);
+    put_count(out, "Sessions", sessions);
+    put_count(out, "Attempts", attempts);
+    put_count(out, "AttemptsInvalid", invalid);
+    fputs("\\newcommand{\\LedgerHeads}{", out);
+    for (int i = 0; i < summary->run_count; i++) {
+        fputs(i ? " \\\\ \\texttt{" : "\\texttt{", out);
+        latex_put(out, summary->runs[i].ledger_head);
+        fputs("}", out);
+    }
+    fputs("}\n", out);
+    const struct summary_run *last = summary->run_count ? &summary->runs[summary->run_count - 1] : NULL;
+    put_text(out, "FirstStarted", summary->run_count ? summary->runs[0].first_started : NULL);
+    put_text(out, "LastStarted", last ? last->last_started : NULL);
+}
+
+void macros_put(FILE *out, const struct summary *summary)
+{
+    put_text(out, "CampaignName", summary->name);
+    put_text(out, "CampaignTitle", summary->title ? summary->title : summary->name);
+    put_text(out, "ProgramName", summary->program_name);
+    put_text(out, "ProgramVersion", summary->program_version);
+    put_text(out, "IntervalKind", summary->interval_kind);
+    put_text(out, "Multiplicity", summary->multiplicity);
+    fprintf(out, "\\newcommand{\\IntervalLevel}{%.4g}\n", 100 * summary->level);
+    fprintf(out, "\\newcommand{\\FamilyAlpha}{%.4g}\n", summary->alpha);
+    fprintf(out, "\\newcommand{\\Temperature}{%.4g}\n", summary->temperature);
+    put_count(out, "BlocksPlanned", summary->blocks);
+    put_count(out, "BlocksMinimum", summary->min_blocks);
+    put_count(out, "WarmupRequests", summary->warmup);
+    put_count(out, "Arms", summary->arm_count);
+    put_count(out, "Workloads", summary->workload_count);
+    put_block_range(out, summary);
+    int family = 0;
+    for (int i = 0; i < summary->comparison_count; i++)
+        family += summary->comparisons[i].headline;
+    put_count(out, "FamilySize", family);
+    put_record(out, summary);
+    for (int i = 0; i < summary->comparison_count; i++)
+        put_comparison(out, summary, &summary->comparisons[i]);
+}

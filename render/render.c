@@ -1,0 +1,43 @@
+/* render: summary.json -> figures, tables and the report. */
+#include "collect/base/option.h"
+#include "render/report.h"
+#include "render/tables.h"
+
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    const char *folder = NULL, *templates = "templates";
+    bool markdown = false;
+    const struct option_entry options[] = {
+        {"--out", OPTION_TEXT, &folder, "DIR", "folder that receives figures, tables and report.pdf", true},
+        {"--templates", OPTION_TEXT, &templates, "DIR", "folder of report.tex (default: templates)", false},
+        {"--markdown", OPTION_FLAG, &markdown, NULL, "print the headline table as Markdown", false},
+        {0},
+    };
+    const struct option_command command = {
+        .usage = "render SUMMARY --out DIR [options]",
+        .purpose = "Draws the figures and typesets the report of a summary that analyze wrote.",
+        .options = options,
+        .minimum_arguments = 1,
+        .maximum_arguments = 1,
+    };
+    int count;
+    enum option_result parsed = option_parse(&command, argc, argv, &count);
+    if (parsed != OPTION_RUN)
+        return parsed == OPTION_HELP_SHOWN ? EXIT_CODE_OK : EXIT_CODE_USAGE;
+    struct summary summary;
+    struct error error = {0};
+    int result = summary_read(argv[0], &summary, &error);
+    if (!result) {
+        if (markdown)
+            tables_put_markdown(stdout, &summary);
+        result = report_write(&summary, templates, folder, &error) || report_typeset(&summary, folder, &error);
+        summary_free(&summary);
+    }
+    if (result)
+        fprintf(stderr, "%s\n", error.message);
+    else
+        fprintf(stderr, "%s/report.pdf is ready\n", folder);
+    return result ? EXIT_CODE_FAILURE : EXIT_CODE_OK;
+}
