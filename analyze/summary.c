@@ -96,19 +96,24 @@ static void set_times(const struct run *run, json_t *object)
     json_set(object, "last_started", summary_text_or_null(last));
 }
 
-static int count_invalid(const struct run *run)
+/* Attempts with an invalid verdict; those of one attempt stand together. */
+static int count_invalid(const json_t *verdicts)
 {
+    const char *last = "";
     int count = 0;
-    for (int i = 0; i < run->attempt_count; i++) {
-        bool invalid = false;
-        for (int j = 0; j < run->attempts[i].verdicts.count; j++)
-            invalid |= run->attempts[i].verdicts.items[j].level == RULE_INVALID;
-        count += invalid;
+    for (size_t i = 0; i < json_array_size(verdicts); i++) {
+        const json_t *verdict = json_array_get(verdicts, i);
+        const char *attempt = json_string_value(json_object_get(verdict, "attempt"));
+        const char *level = json_string_value(json_object_get(verdict, "level"));
+        if (strcmp(level, rule_level_names[RULE_INVALID]) != 0 || strcmp(attempt, last) == 0)
+            continue;
+        last = attempt;
+        count++;
     }
     return count;
 }
 
-static json_t *make_run(const struct cells *cells, const char *plan_hash)
+static json_t *make_run(const struct cells *cells, const char *plan_hash, const json_t *verdicts)
 {
     const struct run *run = cells->run;
     json_t *object = json_object();
@@ -119,7 +124,7 @@ static json_t *make_run(const struct cells *cells, const char *plan_hash)
     set_times(run, object);
     json_set(object, "sessions", json_integer(count_sessions(cells)));
     json_set(object, "attempts", json_integer(run->attempt_count));
-    json_set(object, "attempts_invalid", json_integer(count_invalid(run)));
+    json_set(object, "attempts_invalid", json_integer(count_invalid(verdicts)));
     return object;
 }
 
@@ -295,9 +300,10 @@ static json_t *make_summary(const struct comparisons *comparisons, const char *p
     const struct plan *plan = comparisons->cells->plan;
     const json_t *header = find_header(comparisons->cells);
     json_t *summary = json_object(), *program = json_object(), *runs = json_array();
+    json_t *verdicts = summary_make_verdicts(comparisons);
     json_set(program, "name", json_string(SUMMARY_PROGRAM));
     json_set(program, "version", json_string(SUMMARY_PROGRAM_VERSION));
-    json_append(runs, make_run(comparisons->cells, plan_hash));
+    json_append(runs, make_run(comparisons->cells, plan_hash, verdicts));
     json_set(summary, "schema", json_string(SUMMARY_SCHEMA));
     json_set(summary, "name", json_text(plan->name));
     json_set(summary, "title", json_text(plan->title));
@@ -311,7 +317,7 @@ static json_t *make_summary(const struct comparisons *comparisons, const char *p
     json_set(summary, "workloads", make_workload_names(plan));
     json_set(summary, "cells", summary_make_cells(comparisons));
     json_set(summary, "comparisons", summary_make_comparisons(comparisons));
-    json_set(summary, "verdicts", summary_make_verdicts(comparisons));
+    json_set(summary, "verdicts", verdicts);
     json_set(summary, "rules", make_rules(summary));
     return summary;
 }

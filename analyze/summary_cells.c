@@ -122,21 +122,28 @@ static void set_stages(const struct cells *cells, const struct cell *cell, json_
 
 /* --- counts and reasons ------------------------------------------------------------------------------------------- */
 
+/* The attempt, if any number is made of it. */
+static const struct judged *used_in(const struct cell *cell, int block)
+{
+    const struct cell_block *at = &cell->blocks[block - 1];
+    return at->voided == RULE_VOIDS_ALL ? NULL : at->counted;
+}
+
 static void set_counts(const struct cells *cells, const struct cell *cell, json_t *object)
 {
-    int valid = 0, counted = 0;
+    int valid = 0, used = 0;
     json_t *attempts = json_array();
     for (int block = 1; block <= cells->blocks; block++) {
-        const struct judged *judged = cell->blocks[block - 1].counted;
+        const struct judged *judged = used_in(cell, block);
         valid += cell_usable(cell, block, RULE_VOIDS_TIMES) != NULL;
-        counted += judged != NULL;
+        used += judged != NULL;
         if (judged)
             json_append(attempts, json_text(judged->attempt.id));
     }
     json_set(object, "blocks_valid", json_integer(valid));
     json_set(object, "blocks_planned", json_integer(cells->plan->blocks));
     json_set(object, "tries", json_integer(cell->tries));
-    json_set(object, "excluded", json_integer(cell->tries - counted));
+    json_set(object, "excluded", json_integer(cell->tries - used));
     json_set(object, "attempts", attempts);
 }
 
@@ -158,9 +165,9 @@ static json_t *make_cell_marks(const struct comparisons *comparisons, const stru
 {
     const struct cells *cells = comparisons->cells;
     bool marks[RULE_COUNT] = {false};
-    for (int block = 0; block < cells->blocks; block++)
-        if (cell->blocks[block].counted)
-            summary_note_marks(&cell->blocks[block].counted->verdicts, cell->workload->name, marks);
+    for (int block = 1; block <= cells->blocks; block++)
+        if (used_in(cell, block))
+            summary_note_marks(&used_in(cell, block)->verdicts, cell->workload->name, marks);
     for (int i = 0; i < comparisons->count; i++) {
         const struct comparison *comparison = &comparisons->items[i];
         if (comparison->arm == cell->arm && comparison->workload == cell->workload &&

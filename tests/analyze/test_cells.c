@@ -121,6 +121,32 @@ static void test_other_settings_leave_a_gap(void **state)
     campaign_close(&campaign);
 }
 
+static void note_begin(struct ledger *ledger, const char *id)
+{
+    struct error error = {0};
+    assert_int_equal(ledger_append(ledger, LEDGER_COLLECT, "begin", json_pack("{s:s}", "attempt", id), &error), 0);
+}
+
+static void test_the_ledger_says_what_is_newest(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    struct ledger ledger;
+    struct error error = {0};
+    campaign_open(&campaign, 2, "{}");
+    add(&campaign, "tp1-b16", 1, 1);
+    campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", 2, 1, 900, 900, "2025-01-01T00:00:00Z",
+                                                       .cell_suffix = "newer"}); /* the clock was wrong */
+    assert_int_equal(ledger_open(campaign.folder, &ledger, &error), 0);
+    note_begin(&ledger, "demo/tp1-b16/1-1");
+    note_begin(&ledger, "demo/tp1-b16/2-1");
+    ledger_close(&ledger);
+    campaign_read(&campaign);
+    assert_missing(campaign_cell(&campaign, "tp1-b16", "code"), 1, "FINGERPRINT");
+    assert_counted(campaign_cell(&campaign, "tp1-b16", "code"), 2, "demo/tp1-b16/2-1");
+    campaign_close(&campaign);
+}
+
 static void test_blocks_beyond_the_plan_are_seen(void **state)
 {
     (void)state;
@@ -142,6 +168,7 @@ int main(void)
         cmocka_unit_test(test_new_settings_wait_for_enough_blocks),
         cmocka_unit_test(test_newest_settings_with_enough_blocks_count_alone),
         cmocka_unit_test(test_other_settings_leave_a_gap),
+        cmocka_unit_test(test_the_ledger_says_what_is_newest),
         cmocka_unit_test(test_blocks_beyond_the_plan_are_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

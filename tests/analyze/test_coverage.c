@@ -51,7 +51,7 @@ static double noisy(const gsl_rng *random, const struct campaign *campaign)
 
 static struct times simulate(const gsl_rng *random, const struct campaign *campaign)
 {
-    struct times times;
+    struct times times = {0};
     for (int i = 0; i < campaign->blocks; i++) {
         double shared = gsl_ran_gaussian_ziggurat(random, campaign->block_effect);
         times.baseline[i] = log(speedup) + shared + noisy(random, campaign);

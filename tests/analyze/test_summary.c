@@ -277,9 +277,12 @@ static void test_every_exclusion_is_listed(void **state)
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         assert_true(has_rule(summary, rules[i]));
     assert_false(has_rule(summary, "REPETITION"));
+    assert_number(cell_of(summary, "tp1-b8", "code"), "tries", 3);
+    assert_number(cell_of(summary, "tp1-b8", "code"), "excluded", 2); /* of 1-1 the times of the arm alone are left */
+    assert_number(cell_of(summary, "tp1-b8", "maths"), "excluded", 1);
     const json_t *run = json_array_get(json_object_get(summary, "runs"), 0);
     assert_number(run, "attempts", 14);
-    assert_number(run, "attempts_invalid", 1);
+    assert_number(run, "attempts_invalid", 5);
     assert_number(run, "sessions", 3);
     assert_string_equal(json_string_value(json_object_get(run, "first_started")), "2026-02-01T12:00:00Z");
     json_decref(summary);
