@@ -145,6 +145,21 @@ static int encode_around(struct encoding *encoding, const struct added_tokens *a
     return size > 0 ? next(encoding, text, size) : 0;
 }
 
+/* utf8proc sorts a run of combining marks in quadratic time. No language needs a run of more than a few. */
+static int check_marks(const char *text, size_t size, struct error *error)
+{
+    enum { MARKS_MAXIMUM = 1000 };
+    int marks = 0;
+    for (size_t at = 0; at < size;) {
+        utf8proc_int32_t character;
+        at += (size_t)utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(size - at), &character);
+        marks = utf8proc_get_property(character)->combining_class ? marks + 1 : 0;
+        if (marks > MARKS_MAXIMUM)
+            return fail(error, "the text has more than %d combining marks in a row", MARKS_MAXIMUM);
+    }
+    return 0;
+}
+
 int tokenizer_compose(const struct tokenizer *tokenizer, const char *text, size_t *size, char **composed,
                       struct error *error)
 {
@@ -154,6 +169,8 @@ int tokenizer_compose(const struct tokenizer *tokenizer, const char *text, size_
         ascii++;
     if (!tokenizer->compose || ascii == *size)
         return 0;
+    if (check_marks(text + ascii, *size - ascii, error))
+        return -1;
     utf8proc_uint8_t *result = NULL;
     utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)*size, &result,
                                            UTF8PROC_STABLE | UTF8PROC_COMPOSE);

@@ -257,6 +257,14 @@ static void text_is_composed(void **state)
     free(ids);
     expect_ids(tokenizer, "caf\xC3\xA9", 5, 0, (const int[]){4100}, 1);
     expect_ids(tokenizer, "cafe\xCC\x81", 6, 0, (const int[]){4100}, 1);
+
+    enum { MARKS = 100000 };
+    char *marks = xmalloc(2 * MARKS);
+    for (int i = 0; i < 2 * MARKS; i += 4)
+        memcpy(marks + i, "\xCC\x81\xCC\xA3", 4);
+    assert_int_equal(tokenizer_encode(tokenizer, marks, 2 * MARKS, 0, &ids, &error), -1);
+    assert_string_equal(error.message, "the text has more than 1000 combining marks in a row");
+    free(marks);
     tokenizer_close(tokenizer);
 }
 
