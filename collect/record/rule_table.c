@@ -303,9 +303,12 @@ static void add_divergence(const struct divergence *divergence, const struct reg
                  divergence->position + 1, regret);
 }
 
+/* The plan's temperature stands in the header; a source that has its own says so itself. */
 static bool is_greedy(const struct attempt *attempt)
 {
-    return !(json_number_value(source_value(attempt, "sampling", "temperature")) > 0);
+    const json_t *sampling = json_object_get(attempt->header, "sampling");
+    return !(json_number_value(json_object_get(sampling, "temperature")) > 0) &&
+           !(json_number_value(source_value(attempt, "sampling", "temperature")) > 0);
 }
 
 static void judge_output_diverges(const struct attempt *attempt, const struct attempt *baseline, double threshold,

@@ -63,12 +63,12 @@ static json_t *arm_to_json(const char *name)
 json_t *fixture_header(const char *arm, int block, int try_number)
 {
     char *id = xformat("demo/%s/%d-%d", arm, block, try_number);
-    json_t *header =
-        json_pack("{s:s, s:o, s:i, s:i, s:i, s:s, s:s, s:{s:{s:s, s:s}, s:{s:s, s:s}}, s:{s:s, s:s, s:{s:i}, s:{s:i}}}",
-                  "id", id, "arm", arm_to_json(arm), "block", block, "try", try_number, "position", 3, "started",
-                  "2026-03-01T12:00:00Z", "boot_id", "0f2c", "workloads", "code", "cell_hash", "c1", "compare_hash",
-                  "d1", "maths", "cell_hash", "c2", "compare_hash", "d2", "source", "kind", "engine", "dtype",
-                  "float32", "drafter", "block_size", 16, "sampling", "temperature", 0);
+    json_t *header = json_pack(
+        "{s:s, s:o, s:i, s:i, s:i, s:s, s:s, s:{s:{s:s, s:s}, s:{s:s, s:s}}, s:{s:s, s:s, s:{s:i}, s:{}}, s:{s:i}}",
+        "id", id, "arm", arm_to_json(arm), "block", block, "try", try_number, "position", 3, "started",
+        "2026-03-01T12:00:00Z", "boot_id", "0f2c", "workloads", "code", "cell_hash", "c1", "compare_hash", "d1",
+        "maths", "cell_hash", "c2", "compare_hash", "d2", "source", "kind", "engine", "dtype", "float32", "drafter",
+        "block_size", 16, "sampling", "sampling", "temperature", 0);
     assert_non_null(header);
     free(id);
     return header;

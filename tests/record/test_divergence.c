@@ -92,6 +92,10 @@ static void test_divergence_is_not_judged_where_it_says_nothing(void **state)
     fixture_build(&baseline, "tp1-auto");
     rule_judge_pair(&attempt, &baseline, NULL, &verdicts); /* equal */
     part(&attempt, &baseline, 9);
+    json_t *sampling = json_object_get(attempt.header, "sampling");
+    json_set(sampling, "temperature", json_real(.7));
+    rule_judge_pair(&attempt, &baseline, NULL, &verdicts);
+    json_set(sampling, "temperature", json_integer(0));
     attempt.samples[6].tokens = 3; /* ends before they part */
     rule_judge_pair(&attempt, &baseline, NULL, &verdicts);
     attempt.samples[6].tokens = 9;
