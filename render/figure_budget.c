@@ -81,9 +81,9 @@ static void find_range(const struct summary *summary, enum quantity quantity, do
             *low = fmin(*low, fmin(interval.value, interval.low));
             *high = fmax(*high, fmax(interval.value, interval.high));
         }
-    double pad = fmax(.04 * (*high - *low), .02);
-    *low = quantity == TAU ? 1 : fmax(*low - pad, *low * .5);
-    *high += pad;
+    double pad = pow(fmax(*high / *low, 1.05), .06);
+    *low /= quantity == TAU ? 1 : pad;
+    *high *= pad;
 }
 
 static void find_budgets(const struct summary *summary, double *low, double *high)
@@ -235,7 +235,7 @@ static void draw_column(struct canvas *canvas, const struct summary *summary, co
     top += BAND_HEAD;
     bool whole = panel.workload != SUMMARY_ALL_WORKLOADS;
     find_range(summary, SPEEDUP, &low, &high);
-    axis_init(&panel.y, AXIS_LINEAR, low, high, top + PANEL_HEIGHT, top, 5);
+    axis_init(&panel.y, AXIS_LOG2, low, high, top + PANEL_HEIGHT, top, 5);
     draw_panel(canvas, &panel, leftmost, !whole);
     if (!whole) {
         draw_legend(canvas, summary, left + 10, top + PANEL_HEIGHT + ROW_GAP + 34);

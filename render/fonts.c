@@ -3,19 +3,22 @@
 #include "collect/base/file.h"
 
 #include <cairo-ft.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-/* cairo keeps faces in caches of its own, so each is given back by cairo's callback, with a library of its own. */
+/* A loaded file. cairo keeps the one that it draws with in caches of its own, so that is given back by cairo's
+ * callback; glyphs are looked up in another, because loading a glyph behind cairo's back changes what cairo measures
+ * next. */
 struct font_file {
     FT_Library library;
     FT_Face face;
 };
 
 struct fonts {
-    struct font_file *files[FONT_COUNT];
+    struct font_file *lookup[FONT_COUNT];
     cairo_font_face_t *faces[FONT_COUNT];
 };
 
@@ -57,21 +60,29 @@ static struct font_file *font_file_open(const char *name)
     return NULL;
 }
 
-struct fonts *fonts_open(struct error *error)
+static cairo_font_face_t *make_cairo_face(struct font_file *file)
 {
     static const cairo_user_data_key_t key;
+    cairo_font_face_t *face = cairo_ft_font_face_create_for_ft_face(file->face, FT_LOAD_NO_HINTING);
+    if (cairo_font_face_set_user_data(face, &key, file, font_file_free) != CAIRO_STATUS_SUCCESS)
+        die("out of memory");
+    return face;
+}
+
+struct fonts *fonts_open(struct error *error)
+{
     struct fonts *fonts = xcalloc(1, sizeof *fonts);
     for (int i = 0; i < FONT_COUNT; i++) {
         struct font_file *file = font_file_open(file_names[i]);
-        if (!file) {
+        fonts->lookup[i] = file ? font_file_open(file_names[i]) : NULL;
+        if (!fonts->lookup[i]) {
             fail(error, "%s/%s: not found; install fonts-lmodern (make deps)", folders[0], file_names[i]);
+            if (file)
+                font_file_free(file);
             fonts_close(fonts);
             return NULL;
         }
-        fonts->files[i] = file;
-        fonts->faces[i] = cairo_ft_font_face_create_for_ft_face(file->face, FT_LOAD_NO_HINTING);
-        if (cairo_font_face_set_user_data(fonts->faces[i], &key, file, font_file_free) != CAIRO_STATUS_SUCCESS)
-            die("out of memory");
+        fonts->faces[i] = make_cairo_face(file);
     }
     return fonts;
 }
@@ -80,16 +91,26 @@ void fonts_close(struct fonts *fonts)
 {
     if (!fonts)
         return;
-    for (int i = 0; i < FONT_COUNT; i++)
+    for (int i = 0; i < FONT_COUNT; i++) {
+        if (fonts->lookup[i])
+            font_file_free(fonts->lookup[i]);
         cairo_font_face_destroy(fonts->faces[i]);
+    }
     free(fonts);
+}
+
+/* Zero-width marks, which the fonts have as blanks of no width, would vanish as well. */
+static bool is_invisible(FT_Face face, unsigned long glyph)
+{
+    return FT_Load_Glyph(face, (FT_UInt)glyph, FT_LOAD_NO_SCALE) == 0 && face->glyph->outline.n_points == 0 &&
+           face->glyph->advance.x == 0;
 }
 
 int fonts_find(const struct fonts *fonts, uint32_t point, unsigned long *glyph)
 {
     for (int i = 0; i < FONT_COUNT; i++) {
-        *glyph = FT_Get_Char_Index(fonts->files[i]->face, point);
-        if (*glyph)
+        *glyph = FT_Get_Char_Index(fonts->lookup[i]->face, point);
+        if (*glyph && !is_invisible(fonts->lookup[i]->face, *glyph))
             return i;
     }
     return -1;

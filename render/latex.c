@@ -1,9 +1,12 @@
 #include "render/latex.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
+
+#define NARROW_BYTES 18
 
 struct command {
     utf8proc_int32_t point;
@@ -128,6 +131,14 @@ void latex_put(FILE *out, const char *text)
 void latex_put_breakable(FILE *out, const char *text)
 {
     put(out, text, "/_-.:");
+}
+
+void latex_put_narrow(FILE *out, const char *text)
+{
+    bool wide = text && strlen(text) > NARROW_BYTES;
+    fputs(wide ? "\\parbox[t]{7.5em}{\\raggedright\\hspace{0pt}" : "", out);
+    latex_put_breakable(out, text);
+    fputs(wide ? "\\strut}" : "", out);
 }
 
 char *latex_escape(const char *text)

@@ -13,6 +13,9 @@ void latex_put(FILE *out, const char *text);
 /* The same, with places to break after / _ - . and : in long names. */
 void latex_put_breakable(FILE *out, const char *text);
 
+/* The same for a narrow column: a name of more than 18 bytes is set in several lines. */
+void latex_put_narrow(FILE *out, const char *text);
+
 /* The same as a string. free() it. */
 char *latex_escape(const char *text);
 

@@ -110,6 +110,8 @@ int pdflatex_run(const char *folder, const char *name, int64_t date, struct erro
         again = pass == 0 || !log || wants_another_pass(log);
         free(log);
     }
+    if (!result)
+        remove_file(folder, name, "aux");
     free(path);
     return result;
 }

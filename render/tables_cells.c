@@ -161,7 +161,7 @@ static void put_blocks_part(FILE *out, const struct summary *summary, int first,
         fputs(" over ", out);
         latex_put(out, summary_arm_text(summary, comparison->baseline));
         fputs(" & ", out);
-        latex_put(out, summary_workload_text(summary, comparison->workload));
+        latex_put_narrow(out, summary_workload_text(summary, comparison->workload));
         for (int block = first; block <= last; block++)
             put_block(out, comparison, block, notes);
         fputs(" \\\\\n", out);

@@ -146,7 +146,7 @@ static void put_exclusion(FILE *out, const struct summary_verdict *verdict)
 {
     latex_put_breakable(out, verdict->attempt);
     fputs(" & ", out);
-    latex_put(out, verdict->workload ? verdict->workload : "all");
+    latex_put_narrow(out, verdict->workload ? verdict->workload : "all");
     fputs(" & ", out);
     latex_put_breakable(out, verdict->rule);
     fputs(" & ", out);
@@ -206,7 +206,7 @@ static void put_mark(FILE *out, const struct summary *summary, int first)
     fputs(" & ", out);
     latex_put(out, verdict->level);
     fputs(" & ", out);
-    latex_put(out, verdict->workload ? verdict->workload : "all");
+    latex_put_narrow(out, verdict->workload ? verdict->workload : "all");
     fprintf(out, " & %d & ", attempts);
     latex_put_breakable(out, verdict->attempt);
     fputs(" & ", out);

@@ -67,7 +67,7 @@ static void put_part(FILE *out, const struct summary *summary, const struct spee
     fputs("@{}}\n\\toprule\n", out);
     for (int i = first; i <= last; i++) {
         fputs(" & \\multicolumn{2}{c}{", out);
-        latex_put(out, summary_workload_text(summary, i < summary->workload_count ? i : SUMMARY_ALL_WORKLOADS));
+        latex_put_narrow(out, summary_workload_text(summary, i < summary->workload_count ? i : SUMMARY_ALL_WORKLOADS));
         fputs("}", out);
     }
     fputs(" \\\\\n\\midrule\n", out);
@@ -146,7 +146,7 @@ static void put_family_row(FILE *out, const struct summary *summary, const struc
 {
     put_names(out, summary, comparison);
     fputs(" & ", out);
-    latex_put(out, summary_workload_text(summary, comparison->workload));
+    latex_put_narrow(out, summary_workload_text(summary, comparison->workload));
     if (!comparison->speedup.present) {
         fputs(" & \\multicolumn{7}{l}{", out);
         latex_put_missing(out, &comparison->missing);
