@@ -81,8 +81,12 @@ static void find_range(const struct summary *summary, enum quantity quantity, do
             *low = fmin(*low, fmin(interval.value, interval.low));
             *high = fmax(*high, fmax(interval.value, interval.high));
         }
+    if (quantity == TAU) { /* from 1, upwards to a tick */
+        *high = fmax(*high, 1.1);
+        return;
+    }
     double pad = pow(fmax(*high / *low, 1.05), .06);
-    *low /= quantity == TAU ? 1 : pad;
+    *low /= pad;
     *high *= pad;
 }
 
