@@ -1,0 +1,259 @@
+#include "collect/campaign.h"
+
+#include "collect/base/clock.h"
+#include "collect/base/json.h"
+#include "collect/interrupt.h"
+#include "collect/measure.h"
+#include "collect/plan_store.h"
+
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct campaign {
+    const struct plan *plan;
+    const bool *only;
+    char *folder;
+    struct subject subject;
+    struct ledger ledger;
+    struct run run; /* as the folder stands */
+    struct sessions sessions;
+    struct progress progress;
+    struct task *tasks; /* arm_count */
+    int attempts;       /* measured by this run of the program */
+};
+
+static int read_run(struct campaign *campaign, struct error *error)
+{
+    run_free(&campaign->run);
+    sessions_free(&campaign->sessions);
+    if (run_read(campaign->folder, &campaign->plan->rules, &campaign->run, error))
+        return -1;
+    sessions_init(&campaign->run, campaign->subject.boot_id, clock_wall_s(), &campaign->sessions);
+    return 0;
+}
+
+static int schedule(struct campaign *campaign, int block)
+{
+    return schedule_block(&campaign->subject, &campaign->run, &campaign->sessions, block, campaign->only,
+                          campaign->tasks);
+}
+
+static long count_requests(const struct campaign *campaign, int tasks)
+{
+    long count = 0;
+    for (int i = 0; i < tasks; i++)
+        count += measure_request_count(&campaign->subject, &campaign->tasks[i]);
+    return count;
+}
+
+/* --- what is said before and after ------------------------------------------------------------------------------ */
+
+/* The newest attempt that holds the arm's workload under another hash than today's; NULL where there is one with
+ * today's. */
+static const struct attempt *find_outdated(const struct campaign *campaign, int arm, int workload)
+{
+    const struct attempt *newest = NULL;
+    for (int i = 0; i < campaign->run.attempt_count; i++) {
+        const struct attempt *attempt = &campaign->run.attempts[i].attempt;
+        const struct attempt_workload *entry = attempt_find_workload(attempt, campaign->plan->workloads[workload].name);
+        if (!entry || !arm_equal(&attempt->arm, &campaign->plan->arms[arm]))
+            continue;
+        if (strcmp(entry->cell_hash, subject_cell_hash(&campaign->subject, arm, workload)) == 0)
+            return NULL;
+        if (!newest || strcmp(newest->started, attempt->started) < 0)
+            newest = attempt;
+    }
+    return newest;
+}
+
+static void say_new_cells(struct campaign *campaign)
+{
+    json_t *changed = json_object();
+    int count = 0;
+    for (int a = 0; a < campaign->plan->arm_count; a++)
+        for (int w = 0; w < campaign->plan->workload_count; w++) {
+            const struct attempt *outdated = find_outdated(campaign, a, w);
+            if (outdated)
+                subject_note_changes(&campaign->subject, a, w, outdated->header, changed);
+            count += outdated != NULL;
+        }
+    char list[128] = "";
+    const char *key;
+    json_t *value;
+    json_object_foreach(changed, key, value)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? ", " : "", key);
+    if (count)
+        progress_say(&campaign->progress,
+                     "%s: %d of %d cells begin anew, since these changed: %s; what was measured before stays",
+                     campaign->plan->name, count, campaign->plan->arm_count * campaign->plan->workload_count, list);
+    json_decref(changed);
+}
+
+static void say_repeated(struct campaign *campaign, int block, const struct task *task)
+{
+    char arm[ARM_NAME_SIZE];
+    const struct verdicts *verdicts = task->invalid ? &task->invalid->verdicts : NULL;
+    for (int i = 0; verdicts && i < verdicts->count; i++)
+        if (verdicts->items[i].level == RULE_INVALID) {
+            progress_say(&campaign->progress, "block %d, %s: again, since %s was invalid (%s: %s)", block,
+                         arm_name(&campaign->plan->arms[task->arm], arm), task->invalid->attempt.id,
+                         rule_table[verdicts->items[i].rule].id, verdicts->items[i].detail);
+            return;
+        }
+}
+
+/* What there is of blocks x arms x workloads. */
+struct standing {
+    int all, valid, given_up;
+};
+
+static struct standing count_standing(const struct campaign *campaign)
+{
+    const struct plan *plan = campaign->plan;
+    struct standing standing = {0};
+    for (int block = 1; block <= plan->blocks; block++)
+        for (int a = 0; a < plan->arm_count; a++)
+            for (int w = 0; w < plan->workload_count; w++) {
+                const char *hash = subject_cell_hash(&campaign->subject, a, w);
+                bool valid = run_counted(&campaign->run, &plan->arms[a], block, plan->workloads[w].name, hash),
+                     given_up;
+                schedule_find_invalid(&campaign->subject, &campaign->run, block, a, w, &given_up);
+                standing.all++;
+                standing.valid += valid;
+                standing.given_up += given_up && !valid;
+            }
+    return standing;
+}
+
+static void say_result(struct campaign *campaign)
+{
+    const struct plan *plan = campaign->plan;
+    struct standing standing = count_standing(campaign);
+    char *done =
+        campaign->attempts ? xformat("%d attempts measured", campaign->attempts) : xstrdup("nothing to measure");
+    progress_say(&campaign->progress, "%s: %s; blocks %d, arms %d, workloads %d: %d of %d valid", plan->name, done,
+                 plan->blocks, plan->arm_count, plan->workload_count, standing.valid, standing.all);
+    if (standing.given_up)
+        progress_say(&campaign->progress, "%s: %d given up after invalid attempts; `collect status %s` says why",
+                     plan->name, standing.given_up, plan->name);
+    free(done);
+}
+
+/* --- measuring -------------------------------------------------------------------------------------------------- */
+
+static int count_attempts(const struct run *run, int block)
+{
+    int count = 0;
+    for (int i = 0; i < run->attempt_count; i++)
+        count += run->attempts[i].attempt.block == block;
+    return count;
+}
+
+/* The scheduled tasks, then the folder read anew. */
+static int measure_part(struct campaign *campaign, const struct measure *measure, int block, int tasks,
+                        struct error *error)
+{
+    int before = count_attempts(&campaign->run, block);
+    for (int i = 0; i < tasks; i++) {
+        const struct task *task = &campaign->tasks[i];
+        const struct arm *arm = &campaign->plan->arms[task->arm];
+        struct place place = {block, schedule_next_try(&campaign->run, arm, block), before + i + 1};
+        say_repeated(campaign, block, task);
+        int result = measure_attempt(measure, task, place, error);
+        if (result)
+            return result;
+        campaign->attempts++;
+        if (interrupt_seen())
+            return MEASURE_INTERRUPTED;
+    }
+    return read_run(campaign, error);
+}
+
+static int measure_blocks(struct campaign *campaign, const struct measure *measure, struct error *error)
+{
+    for (int block = 1; block <= campaign->plan->blocks; block++) {
+        bool repair = false;
+        for (int tasks; (tasks = schedule(campaign, block)); repair = true) {
+            campaign->progress.requests_left += repair ? count_requests(campaign, tasks) : 0;
+            int result = measure_part(campaign, measure, block, tasks, error);
+            if (result)
+                return result;
+        }
+    }
+    return 0;
+}
+
+static int measure_missing(struct campaign *campaign, const char *plan_file, struct error *error)
+{
+    struct measure measure = {&campaign->subject, &campaign->ledger, &campaign->progress, campaign->folder, plan_file};
+    interrupt_catch();
+    int result = measure_blocks(campaign, &measure, error);
+    interrupt_release();
+    if (result == MEASURE_INTERRUPTED)
+        progress_say(&campaign->progress, "%s: interrupted; the same command goes on from here", campaign->plan->name);
+    else if (!result)
+        say_result(campaign);
+    return result == MEASURE_INTERRUPTED ? CAMPAIGN_INTERRUPTED : result;
+}
+
+/* Says what is to come. Nothing is stored or measured where a prompt does not fit. */
+static int prepare(struct campaign *campaign, struct error *error)
+{
+    int attempts = 0;
+    for (int block = 1; block <= campaign->plan->blocks; block++) {
+        int tasks = schedule(campaign, block);
+        attempts += tasks;
+        campaign->progress.requests_left += count_requests(campaign, tasks);
+    }
+    if (attempts && subject_check_prompts(&campaign->subject, error))
+        return -1;
+    say_new_cells(campaign);
+    if (attempts)
+        progress_say(&campaign->progress, "%s: %d attempts to measure, %ld requests", campaign->plan->name, attempts,
+                     campaign->progress.requests_left);
+    return 0;
+}
+
+static int run_campaign(struct campaign *campaign, struct error *error)
+{
+    char *plan_path = NULL;
+    int result = -1;
+    if (read_run(campaign, error) || prepare(campaign, error))
+        goto out;
+    int stored = plan_store(campaign->plan, campaign->folder, &campaign->ledger, &plan_path, error);
+    if (stored < 0)
+        goto out;
+    if (stored == PLAN_STORED_AMENDED)
+        progress_say(&campaign->progress, "%s: the plan has changed; it is kept as %s", campaign->plan->name,
+                     plan_path);
+    result = measure_missing(campaign, basename(plan_path), error);
+out:
+    free(plan_path);
+    return result;
+}
+
+int campaign_run(const struct plan *plan, struct source *source, const struct campaign_options *options,
+                 struct error *error)
+{
+    struct campaign campaign = {.plan = plan,
+                                .only = options->only,
+                                .folder = file_join(options->runs, plan->name),
+                                .run = {.ledger = {.descriptor = -1}}};
+    int result = -1;
+    progress_init(&campaign.progress);
+    if (subject_open(plan, source, &campaign.subject, error))
+        goto out;
+    campaign.tasks = xcalloc((size_t)plan->arm_count, sizeof *campaign.tasks);
+    if (file_make_folder(campaign.folder, error) == 0 && ledger_open(campaign.folder, &campaign.ledger, error) == 0) {
+        result = run_campaign(&campaign, error);
+        ledger_close(&campaign.ledger);
+    }
+    run_free(&campaign.run);
+    sessions_free(&campaign.sessions);
+    subject_close(&campaign.subject);
+out:
+    free(campaign.tasks);
+    free(campaign.folder);
+    return result;
+}

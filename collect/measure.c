@@ -1,0 +1,264 @@
+#include "collect/measure.h"
+
+#include "collect/base/clock.h"
+#include "collect/base/json.h"
+#include "collect/interrupt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* An attempt while it runs. */
+struct recording {
+    const struct measure *measure;
+    char *id, *path;
+    char arm[ARM_NAME_SIZE];
+    struct attempt_writer *writer;
+    struct request *requests;
+    int request_count;
+    struct sample *samples; /* of the first sample_count requests */
+    int sample_count, failed;
+    struct audit audit;
+    struct error *error;
+};
+
+static bool has_workload(const struct task *task, int workload)
+{
+    return task->workloads >> workload & 1;
+}
+
+/* --- requests --------------------------------------------------------------------------------------------------- */
+
+int measure_request_count(const struct subject *subject, const struct task *task)
+{
+    int count = subject->plan->warmup;
+    for (int w = 0; w < subject->plan->workload_count; w++)
+        if (has_workload(task, w))
+            count += subject_prompt_count(subject, w);
+    return count;
+}
+
+/* Warm-up repeats the first of the requests that follow, so that it has their shapes. */
+static void make_requests(struct recording *recording, const struct task *task, int block)
+{
+    const struct subject *subject = recording->measure->subject;
+    int warmup = subject->plan->warmup, count = warmup;
+    recording->request_count = measure_request_count(subject, task);
+    recording->requests = xcalloc((size_t)recording->request_count, sizeof *recording->requests);
+    recording->samples = xcalloc((size_t)recording->request_count, sizeof *recording->samples);
+    for (int w = 0; w < subject->plan->workload_count; w++) {
+        int prompts = subject_prompt_count(subject, w), *order = xcalloc((size_t)prompts, sizeof *order);
+        plan_prompt_order(subject->plan, block, subject->plan->workloads[w].name, prompts, order);
+        for (int i = 0; has_workload(task, w) && i < prompts; i++)
+            recording->requests[count++] = subject_request(subject, w, order[i]);
+        free(order);
+    }
+    for (int i = 0; i < warmup; i++) {
+        recording->requests[i] = recording->requests[warmup + i % (count - warmup)];
+        recording->requests[i].warmup = true;
+    }
+}
+
+/* --- the attempt's file and the ledger -------------------------------------------------------------------------- */
+
+static int note(const struct recording *recording, enum ledger_actor actor, const char *action, json_t *details)
+{
+    json_set(details, "attempt", json_text(recording->id));
+    return ledger_append(recording->measure->ledger, actor, action, details, recording->error);
+}
+
+/* That the ledger's tail was not cut shows in these two. */
+static void set_ledger(json_t *object, const struct ledger *ledger)
+{
+    json_set(object, "ledger_head", json_text(ledger->head));
+    json_set(object, "ledger_lines", json_integer((json_int_t)json_array_size(ledger->lines)));
+}
+
+static json_t *make_header(const struct recording *recording, const struct task *task, struct place place,
+                           json_t *memory)
+{
+    const struct subject *subject = recording->measure->subject;
+    char started[CLOCK_UTC_SIZE];
+    json_t *header = json_object(), *common = json_deep_copy(subject->headers[task->arm]);
+    json_set(header, "id", json_text(recording->id));
+    json_set(header, "block", json_integer(place.block));
+    json_set(header, "try", json_integer(place.try_number));
+    json_set(header, "position", json_integer(place.position));
+    json_set(header, "started", json_text(clock_format_utc(clock_wall_s(), started)));
+    json_set(header, "boot_id", json_text(subject->boot_id));
+    json_set(header, "plan", json_text(recording->measure->plan_file));
+    set_ledger(header, recording->measure->ledger);
+    json_set(header, "memory", memory ? memory : json_null());
+    for (int w = 0; w < subject->plan->workload_count; w++)
+        if (!has_workload(task, w))
+            json_object_del(json_object_get(common, "workloads"), subject->plan->workloads[w].name);
+    json_object_update(header, common);
+    json_decref(common);
+    return header;
+}
+
+static int make_folder(const struct recording *recording)
+{
+    char *folder = xformat("%s/attempts/%s", recording->measure->folder, recording->arm);
+    int result = file_make_folder(folder, recording->error);
+    free(folder);
+    return result;
+}
+
+static int begin(struct recording *recording, const struct task *task, struct place place, json_t *memory)
+{
+    json_t *details = json_object();
+    set_ledger(details, recording->measure->ledger);
+    if (make_folder(recording) || note(recording, LEDGER_COLLECT, "begin", details)) {
+        json_decref(memory);
+        return -1;
+    }
+    recording->writer =
+        attempt_writer_open(recording->path, make_header(recording, task, place, memory), recording->error);
+    return recording->writer ? 0 : -1;
+}
+
+static int end(struct recording *recording, bool complete)
+{
+    char hash[FILE_HASH_SIZE];
+    const char *status = complete ? "complete" : "aborted";
+    int result = attempt_writer_end(recording->writer, status, &recording->audit, hash, recording->error);
+    recording->writer = NULL;
+    if (result)
+        return -1;
+    json_t *details = json_object();
+    json_set(details, "status", json_text(status));
+    json_set(details, "sha256", json_text(hash));
+    json_set(details, "samples", json_integer(recording->sample_count));
+    json_set(details, "failed", json_integer(recording->failed));
+    json_set(details, "audit_regret_max",
+             recording->audit.done ? json_number(recording->audit.regret_max) : json_null());
+    return note(recording, LEDGER_COLLECT, "end", details);
+}
+
+/* --- running ---------------------------------------------------------------------------------------------------- */
+
+static int on_sample(void *context, struct sample *sample)
+{
+    struct recording *recording = context;
+    if (recording->sample_count == recording->request_count)
+        die("source \"%s\" answered more than it was asked", recording->measure->subject->source->class->kind);
+    recording->failed += !sample->ok;
+    progress_add(recording->measure->progress, sample);
+    recording->samples[recording->sample_count++] = *sample;
+    return attempt_writer_add(recording->writer, sample_to_json(sample), recording->error) || interrupt_seen();
+}
+
+static int audit(struct recording *recording)
+{
+    struct source *source = recording->measure->subject->source;
+    struct request *requests = xcalloc((size_t)recording->sample_count, sizeof *requests);
+    struct sample *samples = xcalloc((size_t)recording->sample_count, sizeof *samples);
+    int count = 0;
+    for (int i = 0; i < recording->sample_count; i++)
+        if (recording->samples[i].ok && !recording->samples[i].warmup) {
+            requests[count] = recording->requests[i];
+            samples[count++] = recording->samples[i];
+        }
+    int result = source->class->audit(source, requests, samples, count, &recording->audit, recording->error);
+    free(requests);
+    free(samples);
+    return result;
+}
+
+/* Runs, audits and closes the file. */
+static int run(struct recording *recording, int in_flight)
+{
+    struct source *source = recording->measure->subject->source;
+    int failed = source->class->run(source, recording->requests, recording->request_count, in_flight, on_sample,
+                                    recording, recording->error);
+    bool complete = !failed && !recording->error->message[0] && recording->sample_count == recording->request_count;
+    if (complete && audit(recording))
+        complete = false;
+    if (!complete && !interrupt_seen())
+        fail(recording->error, "%s: the source answered %d of %d requests", recording->id, recording->sample_count,
+             recording->request_count);
+    /* The reason goes first; the file is closed in any case, and its own error counts where there was none. */
+    struct error closing = {0}, *reason = recording->error;
+    if (reason->message[0])
+        recording->error = &closing;
+    int closed = end(recording, complete);
+    recording->error = reason;
+    if (closed || reason->message[0])
+        return -1;
+    return complete ? MEASURE_DONE : MEASURE_INTERRUPTED;
+}
+
+/* --- verdicts --------------------------------------------------------------------------------------------------- */
+
+static const struct verdict *find_worst(const struct verdicts *verdicts)
+{
+    const struct verdict *worst = NULL;
+    for (int i = 0; i < verdicts->count; i++)
+        if (!worst || verdicts->items[i].level > worst->level)
+            worst = &verdicts->items[i];
+    return worst;
+}
+
+static void report(const struct recording *recording, const struct verdicts *verdicts)
+{
+    const struct verdict *worst = find_worst(verdicts);
+    enum rule_level level = worst ? worst->level : RULE_VALID;
+    char *outcome = worst && level > RULE_NOTE
+                        ? xformat("%s (%s: %s)", rule_level_names[level], rule_table[worst->rule].id, worst->detail)
+                        : xstrdup(rule_level_names[RULE_VALID]);
+    progress_end(recording->measure->progress, level < RULE_INVALID, outcome);
+    free(outcome);
+}
+
+/* Judges what the file says, as every reader after us will. */
+static int judge(const struct recording *recording)
+{
+    struct attempt attempt;
+    struct verdicts verdicts = {0};
+    int result = 0;
+    if (attempt_read(recording->path, &attempt, recording->error))
+        return -1;
+    rule_judge_attempt(&attempt, &recording->measure->subject->plan->rules, &verdicts);
+    for (int i = 0; !result && i < verdicts.count; i++)
+        result = note(recording, LEDGER_RULE, "verdict", verdict_to_json(&verdicts.items[i]));
+    report(recording, &verdicts);
+    verdicts_free(&verdicts);
+    attempt_free(&attempt);
+    return result;
+}
+
+int measure_attempt(const struct measure *measure, const struct task *task, struct place place, struct error *error)
+{
+    const struct plan *plan = measure->subject->plan;
+    const struct arm *arm = &plan->arms[task->arm];
+    struct source *source = measure->subject->source;
+    struct recording recording = {.measure = measure, .audit = {.tokens = ATTEMPT_ABSENT}, .error = error};
+    json_t *memory = NULL;
+    int result = -1;
+    arm_name(arm, recording.arm);
+    recording.id = xformat("%s/%s/%d-%d", plan->name, recording.arm, place.block, place.try_number);
+    recording.path =
+        xformat("%s/attempts/%s/%d-%d.jsonl", measure->folder, recording.arm, place.block, place.try_number);
+    make_requests(&recording, task, place.block);
+    progress_begin(measure->progress, place.block, plan->blocks, recording.arm, recording.request_count);
+    if (source->class->load(source, arm, &memory, error))
+        goto out;
+    if (interrupt_seen()) {
+        json_decref(memory);
+        result = MEASURE_INTERRUPTED;
+        goto out;
+    }
+    if (begin(&recording, task, place, memory))
+        goto out;
+    result = run(&recording, arm->concurrency);
+    if (judge(&recording))
+        result = -1;
+out:
+    for (int i = 0; i < recording.sample_count; i++)
+        sample_free(&recording.samples[i]);
+    free(recording.samples);
+    free(recording.requests);
+    free(recording.id);
+    free(recording.path);
+    return result;
+}

@@ -1,0 +1,71 @@
+#include "collect/plan_store.h"
+
+#include "collect/base/file.h"
+#include "collect/base/json.h"
+
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *path_of(const char *folder, int number)
+{
+    return number == 1 ? xformat("%s/plan.json", folder) : xformat("%s/plan-%d.json", folder, number);
+}
+
+static int count_stored(const char *folder)
+{
+    int count = 0;
+    for (bool there = true; there; count += there) {
+        char *path = path_of(folder, count + 1);
+        there = file_exists(path);
+        free(path);
+    }
+    return count;
+}
+
+char *plan_store_find(const char *folder)
+{
+    int count = count_stored(folder);
+    return count ? path_of(folder, count) : NULL;
+}
+
+/* Before the file is written, so that no amendment can go unrecorded. */
+static int note_amendment(struct ledger *ledger, const char *path, const char *text, struct error *error)
+{
+    char hash[FILE_HASH_SIZE], *copy = xstrdup(path);
+    json_t *details = json_object();
+    file_hash_bytes(text, strlen(text), hash);
+    json_set(details, "plan", json_text(basename(copy)));
+    json_set(details, "sha256", json_text(hash));
+    free(copy);
+    return ledger_append(ledger, LEDGER_COLLECT, "amend", details, error);
+}
+
+static int write_plan(const struct plan *plan, const char *path, struct ledger *amended, struct error *error)
+{
+    char *json = json_dumps(plan->json, JSON_INDENT(2)), *text = xformat("%s\n", json);
+    int result = amended ? note_amendment(amended, path, text, error) : 0;
+    if (!result)
+        result = file_write_whole(path, text, strlen(text), error);
+    free(json);
+    free(text);
+    return result;
+}
+
+int plan_store(const struct plan *plan, const char *folder, struct ledger *ledger, char **path, struct error *error)
+{
+    int count = count_stored(folder);
+    *path = path_of(folder, count ? count : 1);
+    if (!count)
+        return write_plan(plan, *path, NULL, error) ? -1 : PLAN_STORED_FIRST;
+    json_t *stored = json_read_file(*path, error);
+    if (!stored)
+        return -1;
+    bool same = json_equal(stored, plan->json);
+    json_decref(stored);
+    if (same)
+        return PLAN_STORED_SAME;
+    free(*path);
+    *path = path_of(folder, count + 1);
+    return write_plan(plan, *path, ledger, error) ? -1 : PLAN_STORED_AMENDED;
+}

@@ -1,0 +1,207 @@
+#include "collect/schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A block as it stands: for each arm a bit set of workloads. */
+struct block_view {
+    const struct subject *subject;
+    const struct run *run;
+    const struct sessions *sessions;
+    int block;
+    uint64_t *missing, *given_up; /* arm_count */
+};
+
+static bool has_bit(uint64_t set, int bit)
+{
+    return set >> bit & 1;
+}
+
+/* Whether the attempt is one of the block's for the arm's workload, with today's hash. */
+static bool is_try(const struct subject *subject, const struct attempt *attempt, int block, int arm, int workload)
+{
+    if (attempt->block != block || !arm_equal(&attempt->arm, &subject->plan->arms[arm]))
+        return false;
+    const struct attempt_workload *entry = attempt_find_workload(attempt, subject->plan->workloads[workload].name);
+    return entry && strcmp(entry->cell_hash, subject_cell_hash(subject, arm, workload)) == 0;
+}
+
+/* Whether the try would count if it were the only one. */
+static bool is_valid(const struct judged *judged, const char *workload)
+{
+    const struct run alone = {.attempts = (struct judged *)judged, .attempt_count = 1};
+    return run_counted(&alone, &judged->attempt.arm, judged->attempt.block, workload, NULL) != NULL;
+}
+
+static bool is_certain_to_repeat(const struct judged *judged, const char *workload)
+{
+    for (int i = 0; i < judged->verdicts.count; i++) {
+        const struct verdict *verdict = &judged->verdicts.items[i];
+        if (verdict->rule == RULE_CONTEXT_OVERFLOW && verdict->level == RULE_INVALID &&
+            (!verdict->workload || strcmp(verdict->workload, workload) == 0))
+            return true;
+    }
+    return false;
+}
+
+const struct judged *schedule_find_invalid(const struct subject *subject, const struct run *run, int block, int arm,
+                                           int workload, bool *given_up)
+{
+    const char *name = subject->plan->workloads[workload].name;
+    const struct judged *last = NULL;
+    int tries = 0;
+    bool hopeless = false;
+    for (int i = 0; i < run->attempt_count; i++) {
+        const struct judged *judged = &run->attempts[i];
+        if (!judged->attempt.complete || !is_try(subject, &judged->attempt, block, arm, workload) ||
+            is_valid(judged, name))
+            continue;
+        last = judged;
+        tries++;
+        hopeless |= is_certain_to_repeat(judged, name);
+    }
+    *given_up = tries >= SCHEDULE_TRIES || hopeless;
+    return last;
+}
+
+/* The next attempt from `from` on that is a valid try of the arm's workload; -1 after the last. */
+static int find_valid(const struct block_view *view, int arm, int workload, int from)
+{
+    const char *name = view->subject->plan->workloads[workload].name;
+    for (int i = from; i < view->run->attempt_count; i++)
+        if (is_try(view->subject, &view->run->attempts[i].attempt, view->block, arm, workload) &&
+            is_valid(&view->run->attempts[i], name))
+            return i;
+    return -1;
+}
+
+static bool is_valid_in_session(const struct block_view *view, int arm, int workload, int session)
+{
+    for (int i = find_valid(view, arm, workload, 0); i >= 0; i = find_valid(view, arm, workload, i + 1))
+        if (session >= 0 && view->sessions->of_attempt[i] == session)
+            return true;
+    return false;
+}
+
+/* Whether `baseline` is what `arm` is compared with. */
+static bool is_baseline_of(const struct arm *baseline, const struct arm *arm)
+{
+    return baseline->method < arm->method && baseline->method != METHOD_DDTREE &&
+           baseline->tensor_parallel == arm->tensor_parallel && baseline->concurrency == arm->concurrency;
+}
+
+/* Whether one session holds both, or will. */
+static bool is_paired(const struct block_view *view, int arm, int baseline, int workload)
+{
+    for (int i = find_valid(view, arm, workload, 0); i >= 0; i = find_valid(view, arm, workload, i + 1)) {
+        int session = view->sessions->of_attempt[i];
+        if ((session == view->sessions->current && has_bit(view->missing[baseline], workload)) ||
+            is_valid_in_session(view, baseline, workload, session))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the arm is valid, and a baseline is or will be, but in other sessions. */
+static bool lacks_pair(const struct block_view *view, int arm, int workload)
+{
+    const struct plan *plan = view->subject->plan;
+    for (int b = 0; b < plan->arm_count; b++)
+        if (is_baseline_of(&plan->arms[b], &plan->arms[arm]) && !has_bit(view->given_up[b], workload) &&
+            (has_bit(view->missing[b], workload) || find_valid(view, b, workload, 0) >= 0) &&
+            !is_paired(view, arm, b, workload))
+            return true;
+    return false;
+}
+
+static void find_given_up(struct block_view *view)
+{
+    const struct plan *plan = view->subject->plan;
+    for (int a = 0; a < plan->arm_count; a++)
+        for (int w = 0; w < plan->workload_count; w++) {
+            bool given_up;
+            schedule_find_invalid(view->subject, view->run, view->block, a, w, &given_up);
+            view->given_up[a] |= (uint64_t)given_up << w;
+        }
+}
+
+/* By methods, so that a baseline is decided on before what is compared with it. */
+static void find_missing(struct block_view *view, const bool *only)
+{
+    const struct plan *plan = view->subject->plan;
+    for (int method = 0; method < METHOD_COUNT; method++)
+        for (int a = 0; a < plan->arm_count; a++)
+            for (int w = 0; plan->arms[a].method == (enum method)method && w < plan->workload_count; w++)
+                if ((!only || only[a]) && !has_bit(view->given_up[a], w) &&
+                    (find_valid(view, a, w, 0) < 0 || lacks_pair(view, a, w)))
+                    view->missing[a] |= (uint64_t)1 << w;
+}
+
+static void add_baselines(struct block_view *view)
+{
+    const struct plan *plan = view->subject->plan;
+    for (int a = 0; a < plan->arm_count; a++)
+        for (int b = 0; b < plan->arm_count; b++)
+            for (int w = 0; is_baseline_of(&plan->arms[b], &plan->arms[a]) && w < plan->workload_count; w++)
+                if (has_bit(view->missing[a], w) && !has_bit(view->given_up[b], w) &&
+                    !is_valid_in_session(view, b, w, view->sessions->current))
+                    view->missing[b] |= (uint64_t)1 << w;
+}
+
+static const struct judged *find_repeated(const struct block_view *view, int arm)
+{
+    const struct judged *repeated = NULL;
+    bool given_up;
+    for (int w = 0; !repeated && w < view->subject->plan->workload_count; w++)
+        if (has_bit(view->missing[arm], w) && find_valid(view, arm, w, 0) < 0)
+            repeated = schedule_find_invalid(view->subject, view->run, view->block, arm, w, &given_up);
+    return repeated;
+}
+
+int schedule_block(const struct subject *subject, const struct run *run, const struct sessions *sessions, int block,
+                   const bool *only, struct task *tasks)
+{
+    size_t arm_count = (size_t)subject->plan->arm_count;
+    struct block_view view = {.subject = subject,
+                              .run = run,
+                              .sessions = sessions,
+                              .block = block,
+                              .missing = xcalloc(arm_count, sizeof(uint64_t)),
+                              .given_up = xcalloc(arm_count, sizeof(uint64_t))};
+    find_given_up(&view);
+    find_missing(&view, only);
+    add_baselines(&view);
+
+    int count = 0, *order = xcalloc(arm_count, sizeof *order);
+    plan_arm_order(subject->plan, block, order);
+    for (size_t i = 0; i < arm_count; i++)
+        if (view.missing[order[i]])
+            tasks[count++] = (struct task){order[i], view.missing[order[i]], find_repeated(&view, order[i])};
+    free(order);
+    free(view.missing);
+    free(view.given_up);
+    return count;
+}
+
+int schedule_next_try(const struct run *run, const struct arm *arm, int block)
+{
+    char name[ARM_NAME_SIZE];
+    int last = 0;
+    for (int i = 0; i < run->attempt_count; i++) {
+        const struct attempt *attempt = &run->attempts[i].attempt;
+        if (attempt->block == block && arm_equal(&attempt->arm, arm) && attempt->try_number > last)
+            last = attempt->try_number;
+    }
+    char *prefix = xformat("%s/%s/%d-", run->name, arm_name(arm, name), block);
+    size_t index;
+    const json_t *line;
+    json_array_foreach(run->ledger.lines, index, line)
+    {
+        const char *id = json_string_value(json_object_get(line, "attempt"));
+        if (id && strncmp(id, prefix, strlen(prefix)) == 0 && atoi(id + strlen(prefix)) > last)
+            last = atoi(id + strlen(prefix));
+    }
+    free(prefix);
+    return last + 1;
+}
