@@ -1,0 +1,42 @@
+#include "collect/base/error.h"
+#include "collect/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct command {
+    const char *name, *purpose;
+    int (*run)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+    {"run", "measure what a plan asks for and its run folder lacks", command_run},
+    {"status", "show what a run folder holds: arms by blocks, and why something does not count", command_status},
+    {"plan-name", "check a plan and print its name", command_plan_name},
+};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *stream)
+{
+    fputs("usage: collect COMMAND [options]; collect COMMAND --help says more\n\n", stream);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(stream, "  %-12s %s\n", commands[i].name, commands[i].purpose);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_CODE_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0) {
+        print_help(stdout);
+        return EXIT_CODE_OK;
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "unknown command %s; `collect --help` lists them\n", argv[1]);
+    return EXIT_CODE_USAGE;
+}

@@ -1,0 +1,12 @@
+/* The commands of the program `collect`. argv[0] is the command's own name; the answer is the exit code. */
+#ifndef COLLECT_COMMAND_H
+#define COLLECT_COMMAND_H
+
+#define COMMAND_RUNS_DEFAULT "data/runs"
+#define EXIT_CODE_INTERRUPTED 130
+
+int command_run(int argc, char **argv);
+int command_status(int argc, char **argv);
+int command_plan_name(int argc, char **argv);
+
+#endif
