@@ -7,7 +7,7 @@
 #define BAND_HEAD 14.0
 #define ROW_GAP 9.0
 #define BAND_FOOT 30.0
-#define LEFT 36.0
+#define LEFT 44.0
 #define SERIES_MAXIMUM 8
 #define BAND_HEIGHT (BAND_HEAD + 2 * PANEL_HEIGHT + ROW_GAP + BAND_FOOT)
 
@@ -78,7 +78,7 @@ static void find_range(const struct summary *summary, enum quantity quantity, do
     for (int arm = 0; arm < summary->arm_count; arm++)
         for (int workload = SUMMARY_ALL_WORKLOADS; workload < summary->workload_count; workload++) {
             struct interval interval = find_interval(summary, quantity, arm, workload, NULL);
-            *low = fmin(*low, fmin(interval.value, interval.low));
+            *low = quantity == TAU ? 1 : fmin(*low, fmin(interval.value, interval.low));
             *high = fmax(*high, fmax(interval.value, interval.high));
         }
     if (quantity == TAU) { /* from 1, upwards to a tick */
@@ -117,6 +117,12 @@ struct panel {
     struct axis x, y;
 };
 
+/* Where a value stands; at the edge what lies below it, as a limit below 1 does that no acceptance length can reach. */
+static double position(const struct panel *panel, double value)
+{
+    return isnan(value) ? NAN : axis_position(&panel->y, fmax(value, panel->y.low));
+}
+
 /* A band between the limits of neighbouring points; it is broken where a point or its interval is missing. */
 static void draw_curve(struct canvas *canvas, const struct panel *panel, const struct series *series, const int *arms,
                        int count)
@@ -127,7 +133,7 @@ static void draw_curve(struct canvas *canvas, const struct panel *panel, const s
         double x = axis_position(&panel->x, panel->summary->arms[arms[i]].budget);
         double now[3] = {point.value, point.low, point.high};
         for (int j = 0; j < 3; j++)
-            now[j] = axis_position(&panel->y, now[j]);
+            now[j] = position(panel, now[j]);
         if (isfinite(last[1]) && isfinite(now[1]))
             canvas_polygon(canvas, (double[]){last_x, x, x, last_x}, (double[]){last[1], now[1], now[2], last[2]}, 4,
                            colour_faded(series->colour, .22));
@@ -147,11 +153,10 @@ static void draw_markers(struct canvas *canvas, const struct panel *panel, const
         struct interval point = find_interval(panel->summary, panel->quantity, arms[i], panel->workload, &suspect);
         double x = axis_position(&panel->x, panel->summary->arms[arms[i]].budget);
         if (isfinite(point.low))
-            canvas_line(canvas, x, axis_position(&panel->y, point.low), x, axis_position(&panel->y, point.high), .8,
-                        DASH_NONE, series->colour);
+            canvas_line(canvas, x, position(panel, point.low), x, position(panel, point.high), .8, DASH_NONE,
+                        series->colour);
         if (point.present)
-            canvas_marker(canvas, series->marker, x, axis_position(&panel->y, point.value), 3.6, suspect,
-                          series->colour);
+            canvas_marker(canvas, series->marker, x, position(panel, point.value), 3.6, suspect, series->colour);
         else
             canvas_text(canvas, x, panel->y.start - 4, 8, ALIGN_CENTRE, colour_black, "—");
     }
@@ -164,9 +169,9 @@ static void draw_reference(struct canvas *canvas, const struct panel *panel, con
         if (!is_in(panel->summary, arm, "linear", series))
             continue;
         struct interval linear = find_interval(panel->summary, panel->quantity, arm, panel->workload, NULL);
-        double y = axis_position(&panel->y, linear.value);
+        double y = position(panel, linear.value);
         if (isfinite(linear.low)) {
-            double high = axis_position(&panel->y, linear.high), low = axis_position(&panel->y, linear.low);
+            double high = position(panel, linear.high), low = position(panel, linear.low);
             canvas_rectangle(canvas, panel->x.start, high, panel->x.end - panel->x.start, low - high,
                              colour_faded(colour, .15));
         }
@@ -193,7 +198,7 @@ static void draw_panel(struct canvas *canvas, const struct panel *panel, bool le
 {
     struct series series[SERIES_MAXIMUM];
     int count = find_series(panel->summary, series);
-    double one = axis_position(&panel->y, 1);
+    double one = position(panel, 1);
     axes_draw_y(canvas, &panel->y, panel->x.start, panel->x.end, leftmost);
     if (lowest)
         axes_draw_x(canvas, &panel->x, panel->y.start, panel->y.end);

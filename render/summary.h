@@ -91,6 +91,7 @@ struct summary {
     int64_t seed;
     double temperature, alpha, level;
     const char *interval_kind, *multiplicity;
+    const char *tokens_counted; /* a sentence on what counts as a token */
     struct summary_run *runs;
     struct summary_arm *arms;
     struct summary_workload *workloads;

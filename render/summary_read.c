@@ -355,6 +355,7 @@ static int read_method(const json_t *object, const char *path, struct summary *s
         {"interval", JSON_FIELD_STRING, &summary->interval_kind, true, 0, 0},
         {"level", JSON_FIELD_DOUBLE, &summary->level, true, 0, 1},
         {"multiplicity", JSON_FIELD_STRING, &summary->multiplicity, false, 0, 0},
+        {"tokens", JSON_FIELD_STRING, &summary->tokens_counted, false, 0, 0},
         {0},
     };
     int result = json_read_fields(object, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error);

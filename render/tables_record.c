@@ -164,7 +164,7 @@ void tables_put_exclusions(FILE *out, const struct summary *summary)
     for (int i = 0; i < summary->verdict_count; i++)
         count += is_invalid(&summary->verdicts[i]);
     if (count == 0) {
-        fputs("No exclusions.\n", out);
+        fputs("{\\normalsize No exclusions.\\par}\n", out);
         return;
     }
     static const char head[] = "\\toprule\nattempt & workload & rule & what was seen & when & by \\\\\n\\midrule\n";
@@ -220,7 +220,7 @@ void tables_put_marks(FILE *out, const struct summary *summary)
     for (int i = 0; i < summary->verdict_count; i++)
         count += !is_invalid(&summary->verdicts[i]);
     if (count == 0) {
-        fputs("No number carries a mark.\n", out);
+        fputs("{\\normalsize No number carries a mark.\\par}\n", out);
         return;
     }
     static const char head[] =

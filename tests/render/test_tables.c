@@ -84,7 +84,8 @@ static void test_exclusions_say_what_why_when_and_by_whom(void **state)
     free(marks);
     summary.verdict_count = 0;
     table = example_put(tables_put_exclusions, &summary);
-    assert_string_equal(table, "No exclusions.\n");
+    assert_non_null(strstr(table, "No exclusions."));
+    assert_null(strstr(table, "longtable"));
     free(table);
 }
 
