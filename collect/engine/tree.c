@@ -78,11 +78,12 @@ static struct candidate heap_pop(struct builder *builder)
     }
 }
 
-static int add_node(struct tree *tree, int token, int parent)
+static int add_node(struct tree *tree, int token, int parent, double score)
 {
     int node = tree->count++;
     tree->tokens[node] = token;
     tree->parents[node] = parent;
+    tree->scores[node] = score;
     tree->depths[node] = parent < 0 ? 0 : tree->depths[parent] + 1;
     return node;
 }
@@ -94,12 +95,12 @@ void tree_build(const struct tree_draft *draft, int root_token, int budget, stru
     builder.tree = tree;
     builder.heap_count = 0;
     tree->count = 0;
-    add_node(tree, root_token, -1);
+    add_node(tree, root_token, -1, 0);
     if (draft->slots > 0 && draft->width > 0)
         heap_push(&builder, (struct candidate){log_probability(&builder, 1, 0), 0, 1, 0});
     while (tree->count <= budget && tree->count < TREE_NODES_MAXIMUM && builder.heap_count > 0) {
         struct candidate best = heap_pop(&builder);
-        int node = add_node(tree, draft->tokens[(best.depth - 1) * draft->width + best.rank], best.parent);
+        int node = add_node(tree, draft->tokens[(best.depth - 1) * draft->width + best.rank], best.parent, best.score);
         builder.ranks[node] = best.rank;
         double here = log_probability(&builder, best.depth, best.rank);
         if (best.rank + 1 < draft->width) {
@@ -115,9 +116,10 @@ void tree_build(const struct tree_draft *draft, int root_token, int budget, stru
 void tree_build_path(const struct tree_draft *draft, int root_token, struct tree *tree)
 {
     tree->count = 0;
-    int node = add_node(tree, root_token, -1);
+    int node = add_node(tree, root_token, -1, 0);
     for (int slot = 0; slot < draft->slots && tree->count < TREE_NODES_MAXIMUM; slot++)
-        node = add_node(tree, draft->tokens[slot * draft->width], node);
+        node = add_node(tree, draft->tokens[slot * draft->width], node,
+                        tree->scores[node] + (double)draft->log_probabilities[slot * draft->width]);
 }
 
 int tree_walk(const struct tree *tree, const int *chosen, int *path)

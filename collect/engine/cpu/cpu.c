@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROMPT_CHUNK 64 /* rows of a prompt that run together */
-#define HEAD_ROWS 64    /* rows whose logits exist at a time */
+#define PROMPT_CHUNK 64       /* rows of a prompt that run together */
+#define HEAD_LOGITS (4 << 20) /* how many exist at a time, or 64 rows of them */
 #define SHAPES_MAXIMUM 16
 
 struct cpu {
@@ -23,10 +23,11 @@ struct cpu {
     float *hidden_norm;             /* [hidden_size] */
     int *lengths;                   /* [session]: committed positions */
     int most_rows, words;           /* of a batch; of a row's visible set */
+    int head_rows;                  /* rows whose logits exist at a time */
     int logit_rows;                 /* of the last call: rows of `normed` that inspect may ask for */
     float *x;                       /* [rows, hidden_size]: the residual stream */
     char *normed;                   /* [rows, hidden_size] in the type: what the head reads */
-    float *logits;                  /* [HEAD_ROWS, vocabulary_size] */
+    float *logits;                  /* [head_rows, vocabulary_size] */
     char *features;                 /* [rows, feature_count * hidden_size] in the type */
     char *kept_features;            /* the same for one path */
     float *fused;                   /* [rows, hidden_size]: fc of features */
@@ -94,7 +95,8 @@ static void create_heads(struct cpu *cpu, const int *shapes, int count)
 {
     const struct model *target = cpu->options.target, *drafter = cpu->options.drafter;
     int within = 0;
-    while (within < count && shapes[within] <= HEAD_ROWS)
+    cpu->head_rows = HEAD_LOGITS / target->vocabulary_size < 64 ? 64 : HEAD_LOGITS / target->vocabulary_size;
+    while (within < count && shapes[within] <= cpu->head_rows)
         within++;
     cpu->head = linear_create(cpu->type, &target->head, 1, target->hidden_size, LINEAR_STORE, shapes, within);
     if (!drafter)
@@ -114,8 +116,8 @@ static void create_buffers(struct cpu *cpu)
     cpu->positions = xcalloc(rows, sizeof *cpu->positions);
     cpu->visible = xcalloc(rows * (size_t)cpu->words, sizeof *cpu->visible);
     cpu->x = xaligned(rows * hidden, sizeof(float));
-    cpu->normed = xaligned((rows + HEAD_ROWS) * hidden, size);
-    cpu->logits = xaligned(HEAD_ROWS * (size_t)target->vocabulary_size, sizeof(float));
+    cpu->normed = xaligned((rows + (size_t)cpu->head_rows) * hidden, size);
+    cpu->logits = xaligned((size_t)cpu->head_rows * (size_t)target->vocabulary_size, sizeof(float));
     if (!cpu->options.drafter)
         return;
     size_t features = (size_t)cpu->options.drafter->feature_count * hidden;
@@ -249,8 +251,8 @@ static int run_target(struct cpu *cpu, const struct segment *segments, int count
     return rows;
 }
 
-/* Logits of rows [first, first + count) of `normed`, at most HEAD_ROWS, into cpu->logits. */
-static void head_rows(struct cpu *cpu, int first, int count)
+/* Logits of rows [first, first + count) of `normed`, at most head_rows, into cpu->logits. */
+static void run_head(struct cpu *cpu, int first, int count)
 {
     linear_apply(cpu->head, count, row_at(cpu, cpu->normed, first, cpu->options.target->hidden_size), cpu->logits);
 }
@@ -262,9 +264,9 @@ static const float *logits_at(const struct cpu *cpu, int row)
 
 static void choose_rows(struct cpu *cpu, int first, int count, struct choice *chosen)
 {
-    for (int from = 0; from < count; from += HEAD_ROWS) {
-        int rows = count - from < HEAD_ROWS ? count - from : HEAD_ROWS;
-        head_rows(cpu, first + from, rows);
+    for (int from = 0; from < count; from += cpu->head_rows) {
+        int rows = count - from < cpu->head_rows ? count - from : cpu->head_rows;
+        run_head(cpu, first + from, rows);
 #pragma omp parallel for schedule(static) if (rows > 1)
         for (int i = 0; i < rows; i++)
             chosen[from + i] = kernel_choose(logits_at(cpu, i), cpu->options.vocabulary);
@@ -409,9 +411,9 @@ static void cpu_draft(struct backend *backend, const int *sessions, const int *a
     stack_run(cpu->drafter, cpu->segments, count, count * block, cpu->x, cpu->normed, NULL, NULL);
     cpu->logit_rows = count * block;
     for (int i = 0; i < count; i++) {
-        for (int from = 1; from < block; from += HEAD_ROWS) {
-            int rows = block - from < HEAD_ROWS ? block - from : HEAD_ROWS;
-            head_rows(cpu, i * block + from, rows);
+        for (int from = 1; from < block; from += cpu->head_rows) {
+            int rows = block - from < cpu->head_rows ? block - from : cpu->head_rows;
+            run_head(cpu, i * block + from, rows);
 #pragma omp parallel for schedule(static)
             for (int row = 0; row < rows; row++)
                 read_slot(cpu, row, &drafts[i], from - 1 + row);
@@ -431,9 +433,9 @@ static void cpu_inspect(struct backend *backend, enum inspect_what what, int fir
     }
     if (first + count > cpu->logit_rows)
         die("inspect: rows %d to %d of %d", first, first + count, cpu->logit_rows);
-    for (int done = 0; done < count; done += HEAD_ROWS) {
-        int rows = count - done < HEAD_ROWS ? count - done : HEAD_ROWS;
-        head_rows(cpu, first + done, rows);
+    for (int done = 0; done < count; done += cpu->head_rows) {
+        int rows = count - done < cpu->head_rows ? count - done : cpu->head_rows;
+        run_head(cpu, first + done, rows);
         memcpy(out + (size_t)done * (size_t)vocabulary, cpu->logits, (size_t)rows * (size_t)vocabulary * sizeof *out);
     }
 }

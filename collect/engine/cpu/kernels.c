@@ -8,7 +8,7 @@
 /* One binary for every x86-64 CPU: the widest of these that it has is chosen when the program starts. Sanitizers cannot
  * run before that choice is made, so debug builds have the plain version alone. */
 #if defined(__x86_64__) && !defined(CLEANSLATE_DEBUG)
-#define VECTORISED __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default"), optimize("O3")))
+#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 /* glibc's vector library has this function for loops; its own declaration appears only under -ffast-math. */
 __attribute__((simd("notinbranch"))) extern float expf(float);
 #else
@@ -92,18 +92,29 @@ static VECTORISED float largest(const float *x, int count)
     return best;
 }
 
-VECTORISED void kernel_softmax(float *x, int count)
+static VECTORISED float exponentials(float *x, int count, float best)
 {
-    float best = largest(x, count), sum = 0;
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int i = 0; i < count; i++) {
         x[i] = expf(x[i] - best);
         sum += x[i];
     }
-    float scale = 1.0f / sum;
+    return sum;
+}
+
+float kernel_weigh(enum product_type type, float *x, int count, void *out)
+{
+    float sum = exponentials(x, count, largest(x, count));
+    kernel_store(type, x, 1.0f, count, out);
+    return sum;
+}
+
+VECTORISED void kernel_add(float *x, const float *bias, int count)
+{
 #pragma omp simd
     for (int i = 0; i < count; i++)
-        x[i] *= scale;
+        x[i] += bias[i];
 }
 
 VECTORISED float kernel_log_sum_exp(const float *x, int count)
@@ -115,20 +126,24 @@ VECTORISED float kernel_log_sum_exp(const float *x, int count)
     return best + logf(sum);
 }
 
-static int index_of(const float *x, int count, float value)
-{
-    int index = 0;
-    while (index < count - 1 && x[index] != value)
-        index++;
-    return index;
-}
-
 struct choice kernel_choose(const float *x, int count)
 {
-    float best = largest(x, count);
-    int index = index_of(x, count, best);
-    float before = largest(x, index), after = largest(x + index + 1, count - index - 1);
-    return (struct choice){index, best - (before > after ? before : after)};
+    enum { BLOCK = 256 };
+    float best = -INFINITY, second = -INFINITY;
+    int index = 0;
+    for (int from = 0; from < count; from += BLOCK) {
+        float block_best = largest(x + from, count - from < BLOCK ? count - from : BLOCK);
+        second = block_best > best ? best : block_best > second ? block_best : second;
+        if (block_best > best) {
+            best = block_best;
+            index = from;
+        }
+    }
+    int from = index, to = count - from < BLOCK ? count : from + BLOCK;
+    while (x[index] != best)
+        index++;
+    float inside = fmaxf(largest(x + from, index - from), largest(x + index + 1, to - index - 1));
+    return (struct choice){index, best - fmaxf(second, inside)};
 }
 
 /* A heap of the best so far with the worst of them on top; of equal values the higher index is the worse. */

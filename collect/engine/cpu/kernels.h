@@ -23,8 +23,12 @@ void kernel_load(enum product_type type, const void *x, int count, float *out);
 /* out[count] = silu(gate) · up. */
 void kernel_gated(const float *gate, const float *up, int count, float *out);
 
-/* Softmax over x[count], in place; -INFINITY counts as absent. */
-void kernel_softmax(float *x, int count);
+/* Softmax's numerators: out[i] = exp(x[i] - max x) in the type, for x[count]; answers their sum. x is overwritten;
+ * -INFINITY counts as absent. */
+float kernel_weigh(enum product_type type, float *x, int count, void *out);
+
+/* x[count] += bias[count]. */
+void kernel_add(float *x, const float *bias, int count);
 
 /* log Σ exp x. */
 float kernel_log_sum_exp(const float *x, int count);

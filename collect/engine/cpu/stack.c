@@ -30,6 +30,7 @@ struct attention_products {
 struct attention_scratch {
     float *scores; /* [rows, columns] */
     void *weights; /* the same in the products' type */
+    float *sums;   /* [rows]: what the weights must be divided by */
     float *output; /* [rows, head_size] */
 };
 
@@ -51,6 +52,7 @@ struct stack {
     float *fused;        /* qkv, gate_up or context products: [rows, widest] */
     char *product_input; /* [rows, widest] in the type */
     char *queries;       /* [session][kv_head][segment rows * group][head_size] in the type */
+    float *bias;         /* [session][segment rows, segment rows] */
     char *attended;      /* [rows, heads * head_size] in the type */
 };
 
@@ -128,6 +130,7 @@ static void create_attention(struct stack *stack)
     for (int i = 0; i < stack->thread_count; i++) {
         stack->scratch[i].scores = xaligned(rows * (size_t)columns, sizeof(float));
         stack->scratch[i].weights = xaligned(rows * (size_t)columns, product_type_size(stack->type));
+        stack->scratch[i].sums = xaligned(rows, sizeof(float));
         stack->scratch[i].output = xaligned(rows * (size_t)head, sizeof(float));
     }
 }
@@ -148,6 +151,7 @@ static void create_buffers(struct stack *stack)
     stack->product_input = xaligned(rows * (size_t)widest(model->hidden_size, model->intermediate_size), size);
     size_t segment_rows = (size_t)stack->segment_shapes[stack->segment_shape_count - 1];
     stack->queries = xaligned((size_t)stack->sessions * segment_rows * (size_t)heads, size);
+    stack->bias = xaligned((size_t)stack->sessions * segment_rows * segment_rows, sizeof(float));
     stack->attended = xaligned(rows * (size_t)heads, size);
 }
 
@@ -196,12 +200,13 @@ void stack_destroy(struct stack *stack)
     for (int i = 0; i < stack->thread_count; i++) {
         free(stack->scratch[i].scores);
         free(stack->scratch[i].weights);
+        free(stack->scratch[i].sums);
         free(stack->scratch[i].output);
     }
     linear_destroy(stack->context);
-    void *buffers[] = {stack->layers,   stack->norm,          stack->cosines,   stack->sines,
-                       stack->keys,     stack->values,        stack->fused,     stack->queries,
-                       stack->attended, stack->product_input, stack->attention, stack->scratch};
+    void *buffers[] = {stack->layers,    stack->norm,    stack->cosines, stack->sines,    stack->keys,
+                       stack->values,    stack->fused,   stack->queries, stack->attended, stack->product_input,
+                       stack->attention, stack->scratch, stack->bias};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);
     free(stack);
@@ -268,16 +273,21 @@ static void store_row(struct stack *stack, int layer, const struct stack_segment
     store_key_value(stack, layer, segment->session, segment->base + row, position, key, value);
 }
 
-/* Hides the new rows that `row` does not see, softmax over the rest, zeros behind. scores: [columns]. */
-static void weigh_row(const struct stack_segment *segment, int row, int columns, float *scores)
+/* The bias of a segment's new rows: 0 where row i sees row j, -INFINITY where it does not; [count, count]. */
+static float *bias_at(const struct stack *stack, const struct stack_segment *segment)
 {
-    const uint64_t *visible = segment->visible + (size_t)row * (size_t)segment->words;
-    float *fresh = scores + segment->base;
-    for (int j = 0; j < segment->count; j++)
-        fresh[j] = visible[j / 64] >> (j % 64) & 1 ? fresh[j] : -INFINITY;
-    int seen = segment->base + segment->count;
-    kernel_softmax(scores, seen);
-    memset(scores + seen, 0, (size_t)(columns - seen) * sizeof *scores);
+    int most = stack->segment_shapes[stack->segment_shape_count - 1];
+    return stack->bias + (size_t)segment->session * (size_t)most * (size_t)most;
+}
+
+static void fill_bias(struct stack *stack, const struct stack_segment *segment)
+{
+    float *bias = bias_at(stack, segment);
+    for (int i = 0; i < segment->count; i++) {
+        const uint64_t *visible = segment->visible + (size_t)i * (size_t)segment->words;
+        for (int j = 0; j < segment->count; j++)
+            *bias++ = visible[j / 64] >> (j % 64) & 1 ? 0 : -INFINITY;
+    }
 }
 
 static void attend(struct stack *stack, int layer, const struct stack_segment *segment, int kv_head)
@@ -288,13 +298,16 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
     int step = (seen + COLUMN_STEP - 1) / COLUMN_STEP - 1, columns = (step + 1) * COLUMN_STEP;
     const struct attention_products *products =
         &stack->attention[segment_shape(stack, segment->count) * stack->column_steps + step];
+    const float *bias = bias_at(stack, segment);
     size_t size = product_type_size(stack->type);
     small_product_apply(products->scores, queries_at(stack, segment, kv_head),
                         cache_at(stack, stack->keys, layer, segment->session, kv_head, 0), scratch->scores);
     for (int i = 0; i < segment->count * group; i++) {
         float *scores = scratch->scores + (size_t)i * (size_t)columns;
-        weigh_row(segment, i / group, columns, scores);
-        kernel_store(stack->type, scores, 1.0f, columns, (char *)scratch->weights + (size_t)i * (size_t)columns * size);
+        char *weights = (char *)scratch->weights + (size_t)i * (size_t)columns * size;
+        kernel_add(scores + segment->base, bias + (i / group) * segment->count, segment->count);
+        scratch->sums[i] = kernel_weigh(stack->type, scores, seen, weights);
+        memset(weights + (size_t)seen * size, 0, (size_t)(columns - seen) * size);
     }
     small_product_apply(products->weighted, scratch->weights,
                         cache_at(stack, stack->values, layer, segment->session, kv_head, 0), scratch->output);
@@ -302,7 +315,8 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
         size_t row = (size_t)(segment->first + i / group),
                column = (size_t)(kv_head * group + i % group) * (size_t)head;
         size_t at = row * (size_t)(model->head_count * head) + column;
-        kernel_store(stack->type, scratch->output + i * head, 1.0f, head, stack->attended + at * size);
+        kernel_store(stack->type, scratch->output + i * head, 1.0f / scratch->sums[i], head,
+                     stack->attended + at * size);
     }
 }
 
@@ -358,6 +372,8 @@ static void run_mlp(struct stack *stack, int index, int rows, float *x)
 void stack_run(struct stack *stack, const struct stack_segment *segments, int segment_count, int rows, float *x,
                void *normed, stack_on_layer *on_layer, void *context)
 {
+    for (int i = 0; i < segment_count; i++)
+        fill_bias(stack, &segments[i]);
     for (int i = 0; i < stack->model->layer_count; i++) {
         run_attention(stack, i, segments, segment_count, rows, x);
         run_mlp(stack, i, rows, x);
