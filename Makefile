@@ -93,6 +93,9 @@ endif
 test: build $(TEST_PROGRAMS) ## build and run all tests (MODE=debug: with address and undefined-behaviour sanitizers)
 	@tests/run.sh $(sort $(TEST_PROGRAMS))
 
+bench: $(OUT)/bin/collect ## time the engine on the demo model: each stage beside its matrix products alone
+	$(OUT)/bin/collect bench --target data/models/demo/target --drafter data/models/demo/drafter
+
 FORMATTED = $(shell find collect analyze render tests -name '*.[ch]')
 
 format: ## bring all sources into the house's format

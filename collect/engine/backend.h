@@ -62,6 +62,8 @@ enum inspect_what {
     INSPECT_DRAFT,    /* logits of the last draft's slots, the anchor's first: [rows, vocabulary_size] */
 };
 
+enum backend_step { BACKEND_DRAFT, BACKEND_VERIFY, BACKEND_COMMIT };
+
 struct backend; /* each backend's own; its first member is `const struct backend_class *class` */
 
 struct backend_class {
@@ -98,6 +100,10 @@ struct backend_class {
 
     /* Copies rows [first, first + count) of the last call to the host; for tests and audits only. */
     void (*inspect)(struct backend *backend, enum inspect_what what, int first, int count, float *out);
+
+    /* Runs the matrix products of one step of `rows` rows, over a session of `committed` positions, and nothing else:
+     * what benchmarks hold that step against. Overwrites what inspect would answer and what is not committed. */
+    void (*run_products)(struct backend *backend, enum backend_step step, int rows, int committed);
 
     void (*close)(struct backend *backend);
 };

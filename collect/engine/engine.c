@@ -1,5 +1,6 @@
 #include "collect/engine/engine.h"
 
+#include "collect/base/clock.h"
 #include "collect/base/file.h"
 #include "collect/base/json.h"
 #include "collect/engine/decode.h"
@@ -198,4 +199,80 @@ double engine_audit(struct engine *engine, const int *prompt, int prompt_count, 
     }
     free(rows);
     return worst;
+}
+
+/* --- benchmarks ------------------------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+static int64_t median(int64_t *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_size);
+    return values[count / 2];
+}
+
+/* Times the products of the round that was just run into column `round` of products[stage]. */
+static void measure_products(struct engine *engine, int rows, int committed, int accepted, int round,
+                             int64_t *products[STAGE_COUNT])
+{
+    static const enum backend_step steps[STAGE_COUNT] = {
+        [STAGE_DRAFT] = BACKEND_DRAFT, [STAGE_VERIFY] = BACKEND_VERIFY, [STAGE_COMMIT] = BACKEND_COMMIT};
+    int block = engine->options.drafter ? engine->options.drafter->block_size : 0;
+    const int stage_rows[STAGE_COUNT] = {
+        [STAGE_DRAFT] = block, [STAGE_VERIFY] = rows, [STAGE_COMMIT] = block ? accepted : 0};
+    for (int stage = 0; stage < STAGE_COUNT; stage++) {
+        int64_t start = clock_now_ns();
+        if (stage_rows[stage] > 0)
+            engine->class->run_products(engine->backend, steps[stage], stage_rows[stage], committed);
+        products[stage][round] = stage_rows[stage] > 0 ? clock_now_ns() - start : 0;
+    }
+}
+
+void engine_measure_rounds(struct engine *engine, int context, int rounds, struct engine_benchmark *result)
+{
+    int64_t *stages[STAGE_COUNT], *products[STAGE_COUNT];
+    int64_t *whole = xcalloc((size_t)rounds, sizeof *whole), *alone = xcalloc((size_t)rounds, sizeof *alone);
+    int *prompt = xcalloc((size_t)context, sizeof *prompt), committed = context;
+    int block = engine->options.drafter ? engine->options.drafter->block_size : 1;
+    struct sample sample;
+    sample_init(&sample);
+    for (int stage = 0; stage < STAGE_COUNT; stage++) {
+        stages[stage] = xcalloc((size_t)rounds, sizeof(int64_t));
+        products[stage] = xcalloc((size_t)rounds, sizeof(int64_t));
+    }
+    for (int i = 0; i < context; i++)
+        prompt[i] = (int)((unsigned)i * 2654435761u % (unsigned)engine->options.vocabulary);
+    const struct decode_request request = {prompt, context, rounds * block + 1, true};
+    decoder_admit(engine->decoder, 0, &request, &sample);
+    for (int round = 0; round < rounds; round++) {
+        int64_t before[STAGE_COUNT], start = clock_now_ns();
+        memcpy(before, sample.stages_ns, sizeof before);
+        decoder_round(engine->decoder);
+        whole[round] = clock_now_ns() - start;
+        int accepted = sample.accepted[round];
+        measure_products(engine, engine->options.nodes, committed, accepted, round, products);
+        committed += accepted;
+        for (int stage = 0; stage < STAGE_COUNT; stage++) {
+            stages[stage][round] = sample.stages_ns[stage] - before[stage];
+            alone[round] += products[stage][round];
+        }
+    }
+    decoder_retire(engine->decoder, 0);
+    *result = (struct engine_benchmark){.rounds = rounds, .verify_rows = engine->options.nodes};
+    result->round_ns = median(whole, rounds);
+    result->round_products_ns = median(alone, rounds);
+    for (int stage = 0; stage < STAGE_COUNT; stage++) {
+        result->stages_ns[stage] = median(stages[stage], rounds);
+        result->products_ns[stage] = median(products[stage], rounds);
+        free(stages[stage]);
+        free(products[stage]);
+    }
+    sample_free(&sample);
+    free(prompt);
+    free(alone);
+    free(whole);
 }

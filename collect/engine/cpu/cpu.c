@@ -56,16 +56,18 @@ static int add_sorted_unique(int *shapes, int count)
     return kept;
 }
 
-/* The numbers of rows that a segment may have: one token, a piece of a prompt, a block, a tree. */
+/* The numbers of rows that a segment may have: a piece of a prompt, and one token or a block and a tree. */
 static int segment_shapes(const struct backend_options *options, int *shapes)
 {
     int count = 0;
-    const int prompt[] = {1, 16, 32, PROMPT_CHUNK};
+    const int prompt[] = {16, 32, PROMPT_CHUNK};
     for (size_t i = 0; i < sizeof prompt / sizeof *prompt; i++)
         shapes[count++] = prompt[i];
     if (options->drafter) {
         shapes[count++] = options->nodes;
         shapes[count++] = options->drafter->block_size;
+    } else {
+        shapes[count++] = 1;
     }
     return add_sorted_unique(shapes, count);
 }
@@ -440,6 +442,24 @@ static void cpu_inspect(struct backend *backend, enum inspect_what what, int fir
     }
 }
 
+static void run_head_alone(struct cpu *cpu, int rows)
+{
+    for (int from = 0; from < rows; from += cpu->head_rows)
+        run_head(cpu, from, rows - from < cpu->head_rows ? rows - from : cpu->head_rows);
+}
+
+static void cpu_run_products(struct backend *backend, enum backend_step step, int rows, int committed)
+{
+    struct cpu *cpu = (struct cpu *)backend;
+    if (step == BACKEND_COMMIT) {
+        linear_apply(cpu->fuse, rows, cpu->features, cpu->fused);
+        stack_run_context_product(cpu->drafter, rows, cpu->context);
+        return;
+    }
+    stack_run_products(step == BACKEND_DRAFT ? cpu->drafter : cpu->target, rows, committed, cpu->x);
+    run_head_alone(cpu, step == BACKEND_DRAFT ? rows - 1 : rows);
+}
+
 const struct backend_class backend_cpu = {
     .name = "cpu",
     .open = cpu_open,
@@ -450,5 +470,6 @@ const struct backend_class backend_cpu = {
     .commit = cpu_commit,
     .draft = cpu_draft,
     .inspect = cpu_inspect,
+    .run_products = cpu_run_products,
     .close = cpu_close,
 };

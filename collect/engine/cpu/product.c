@@ -50,22 +50,18 @@ static dnnl_memory_t wrap(const dnnl_memory_desc_t *description, void *bytes)
     return memory;
 }
 
-/* The primitive of one product; `weights` may leave the layout open (format any). */
-static dnnl_primitive_desc_t describe(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b,
-                                      const dnnl_memory_desc_t *c, bool add)
+static dnnl_primitive_desc_t describe(const void *operation, bool add)
 {
-    dnnl_matmul_desc_t product;
     dnnl_primitive_attr_t attributes;
     dnnl_primitive_desc_t description;
-    CHECK(dnnl_matmul_desc_init(&product, a, b, NULL, c));
+    dnnl_post_ops_t after;
     CHECK(dnnl_primitive_attr_create(&attributes));
     CHECK(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
-    dnnl_post_ops_t after;
     CHECK(dnnl_post_ops_create(&after));
     if (add)
         CHECK(dnnl_post_ops_append_sum(after, 1.0f));
     CHECK(dnnl_primitive_attr_set_post_ops(attributes, after));
-    CHECK(dnnl_primitive_desc_create(&description, &product, attributes, cpu_engine(), NULL));
+    CHECK(dnnl_primitive_desc_create(&description, operation, attributes, cpu_engine(), NULL));
     CHECK(dnnl_post_ops_destroy(after));
     CHECK(dnnl_primitive_attr_destroy(attributes));
     return description;
@@ -86,70 +82,111 @@ struct linear_shape {
     dnnl_memory_t x, y, scratch;
 };
 
+struct linear_weights {
+    dnnl_memory_desc_t layout;
+    dnnl_memory_t memory; /* NULL: no shape needs this layout */
+    void *bytes;
+};
+
 struct linear {
     enum product_type type;
     int inputs, outputs;
+    bool add;
     struct linear_shape shapes[SHAPES_MAXIMUM];
     int shape_count;
-    dnnl_memory_desc_t layout; /* of the weights, as chosen at the smallest shape */
-    dnnl_memory_t weights;
-    void *weight_bytes;
+    struct linear_weights one_row;   /* row-major: a matrix-vector product streams it */
+    struct linear_weights many_rows; /* as oneDNN's matrix product likes it at the smallest such shape */
 };
 
 /* The stacked tensors, row-major [outputs, inputs] in the type. */
 static void *stack_tensors(const struct linear *linear, const struct tensor *const *tensors, int count)
 {
-    char *rows = xaligned((size_t)linear->outputs * (size_t)linear->inputs, product_type_size(linear->type)),
-         *at = rows;
+    size_t size = product_type_size(linear->type), at = 0;
+    void *rows = xaligned((size_t)linear->outputs * (size_t)linear->inputs, size);
     for (int i = 0; i < count; i++) {
         if (linear->type == PRODUCT_BFLOAT16)
-            tensor_to_bfloat16(tensors[i], 0, tensors[i]->elements, (uint16_t *)at);
+            tensor_to_bfloat16(tensors[i], 0, tensors[i]->elements, (uint16_t *)rows + at);
         else
-            tensor_to_float(tensors[i], 0, tensors[i]->elements, (float *)at);
-        at += (size_t)tensors[i]->elements * product_type_size(linear->type);
+            tensor_to_float(tensors[i], 0, tensors[i]->elements, (float *)rows + at);
+        at += (size_t)tensors[i]->elements;
     }
     return rows;
 }
 
-static void store_weights(struct linear *linear, void *rows)
+static void reorder(const dnnl_memory_desc_t *plain, void *rows, struct linear_weights *weights)
 {
-    dnnl_memory_desc_t plain;
-    const dnnl_dims_t sizes = {linear->inputs, linear->outputs}, strides = {1, linear->inputs};
-    CHECK(dnnl_memory_desc_init_by_strides(&plain, 2, sizes, data_type(linear->type), strides));
-    linear->weight_bytes = xaligned(dnnl_memory_desc_get_size(&linear->layout), 1);
-    linear->weights = wrap(&linear->layout, linear->weight_bytes);
-    dnnl_memory_t source = wrap(&plain, rows);
+    dnnl_memory_t source = wrap(plain, rows);
     dnnl_primitive_desc_t description;
-    dnnl_primitive_t reorder;
-    CHECK(dnnl_reorder_primitive_desc_create(&description, &plain, cpu_engine(), &linear->layout, cpu_engine(), NULL));
-    CHECK(dnnl_primitive_create(&reorder, description));
-    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, linear->weights}};
-    CHECK(dnnl_primitive_execute(reorder, cpu_stream(), 2, arguments));
+    dnnl_primitive_t primitive;
+    CHECK(dnnl_reorder_primitive_desc_create(&description, plain, cpu_engine(), &weights->layout, cpu_engine(), NULL));
+    CHECK(dnnl_primitive_create(&primitive, description));
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, weights->memory}};
+    CHECK(dnnl_primitive_execute(primitive, cpu_stream(), 2, arguments));
     CHECK(dnnl_stream_wait(cpu_stream()));
-    CHECK(dnnl_primitive_destroy(reorder));
+    CHECK(dnnl_primitive_destroy(primitive));
     CHECK(dnnl_primitive_desc_destroy(description));
     CHECK(dnnl_memory_destroy(source));
 }
 
-static void add_shape(struct linear *linear, int rows, bool add)
+/* Keeps `rows` in the layouts that the shapes use; takes it over. */
+static void store_weights(struct linear *linear, void *rows)
+{
+    if (linear->many_rows.layout.ndims) {
+        dnnl_memory_desc_t plain;
+        const dnnl_dims_t sizes = {linear->inputs, linear->outputs}, strides = {1, linear->inputs};
+        CHECK(dnnl_memory_desc_init_by_strides(&plain, 2, sizes, data_type(linear->type), strides));
+        linear->many_rows.bytes = xaligned(dnnl_memory_desc_get_size(&linear->many_rows.layout), 1);
+        linear->many_rows.memory = wrap(&linear->many_rows.layout, linear->many_rows.bytes);
+        reorder(&plain, rows, &linear->many_rows);
+    }
+    if (linear->one_row.layout.ndims) {
+        linear->one_row.bytes = rows;
+        linear->one_row.memory = wrap(&linear->one_row.layout, rows);
+    } else {
+        free(rows);
+    }
+}
+
+static dnnl_primitive_desc_t describe_one_row(struct linear *linear, const dnnl_memory_desc_t *x,
+                                              const dnnl_memory_desc_t *y)
+{
+    const dnnl_dims_t sizes = {linear->outputs, linear->inputs};
+    dnnl_inner_product_desc_t operation;
+    dnnl_memory_desc_t *layout = &linear->one_row.layout;
+    CHECK(dnnl_memory_desc_init_by_tag(layout, 2, sizes, data_type(linear->type), dnnl_ab));
+    CHECK(dnnl_inner_product_forward_desc_init(&operation, dnnl_forward_inference, x, layout, NULL, y));
+    return describe(&operation, linear->add);
+}
+
+static dnnl_primitive_desc_t describe_many_rows(struct linear *linear, const dnnl_memory_desc_t *x,
+                                                const dnnl_memory_desc_t *y)
+{
+    const dnnl_dims_t sizes = {linear->inputs, linear->outputs};
+    dnnl_matmul_desc_t operation;
+    dnnl_memory_desc_t *layout = &linear->many_rows.layout;
+    if (!layout->ndims)
+        CHECK(dnnl_memory_desc_init_by_tag(layout, 2, sizes, data_type(linear->type), dnnl_format_tag_any));
+    CHECK(dnnl_matmul_desc_init(&operation, x, layout, NULL, y));
+    dnnl_primitive_desc_t description = describe(&operation, linear->add);
+    *layout = *dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0);
+    return description;
+}
+
+static void add_shape(struct linear *linear, int rows)
 {
     dnnl_memory_desc_t x, y;
     const dnnl_dims_t x_sizes = {rows, linear->inputs}, y_sizes = {rows, linear->outputs};
     CHECK(dnnl_memory_desc_init_by_tag(&x, 2, x_sizes, data_type(linear->type), dnnl_ab));
     CHECK(dnnl_memory_desc_init_by_tag(&y, 2, y_sizes, dnnl_f32, dnnl_ab));
-    if (linear->shape_count == 0) {
-        const dnnl_dims_t sizes = {linear->inputs, linear->outputs};
-        CHECK(dnnl_memory_desc_init_by_tag(&linear->layout, 2, sizes, data_type(linear->type), dnnl_format_tag_any));
-    }
-    dnnl_primitive_desc_t description = describe(&x, &linear->layout, &y, add);
-    if (linear->shape_count == 0)
-        linear->layout = *dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0);
+    dnnl_primitive_desc_t description =
+        rows == 1 ? describe_one_row(linear, &x, &y) : describe_many_rows(linear, &x, &y);
     struct linear_shape *shape = &linear->shapes[linear->shape_count++];
     shape->rows = rows;
     CHECK(dnnl_primitive_create(&shape->primitive, description));
     shape->x = wrap(&x, DNNL_MEMORY_NONE);
     shape->y = wrap(&y, DNNL_MEMORY_NONE);
-    shape->scratch = wrap(dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0), DNNL_MEMORY_ALLOCATE);
+    shape->scratch = wrap(dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0),
+                          scratch_size(description) ? DNNL_MEMORY_ALLOCATE : DNNL_MEMORY_NONE);
     CHECK(dnnl_primitive_desc_destroy(description));
 }
 
@@ -159,13 +196,12 @@ struct linear *linear_create(enum product_type type, const struct tensor *const 
     struct linear *linear = xcalloc(1, sizeof *linear);
     linear->type = type;
     linear->inputs = inputs;
+    linear->add = output == LINEAR_ADD;
     for (int i = 0; i < tensor_count; i++)
         linear->outputs += (int)(tensors[i]->elements / inputs);
     for (int i = 0; i < shape_count && i < SHAPES_MAXIMUM; i++)
-        add_shape(linear, shapes[i], output == LINEAR_ADD);
-    void *rows = stack_tensors(linear, tensors, tensor_count);
-    store_weights(linear, rows);
-    free(rows);
+        add_shape(linear, shapes[i]);
+    store_weights(linear, stack_tensors(linear, tensors, tensor_count));
     return linear;
 }
 
@@ -176,10 +212,11 @@ void linear_apply(struct linear *linear, int rows, const void *x, float *y)
         shape++;
     if (shape->rows < rows)
         die("a product of %d rows; the largest that was readied has %d", rows, shape->rows);
+    const struct linear_weights *weights = shape->rows == 1 ? &linear->one_row : &linear->many_rows;
     CHECK(dnnl_memory_set_data_handle(shape->x, (void *)x));
     CHECK(dnnl_memory_set_data_handle(shape->y, y));
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, shape->x},
-                                         {DNNL_ARG_WEIGHTS, linear->weights},
+                                         {DNNL_ARG_WEIGHTS, weights->memory},
                                          {DNNL_ARG_DST, shape->y},
                                          {DNNL_ARG_SCRATCHPAD, shape->scratch}};
     CHECK(dnnl_primitive_execute(shape->primitive, cpu_stream(), 4, arguments));
@@ -187,7 +224,11 @@ void linear_apply(struct linear *linear, int rows, const void *x, float *y)
 
 size_t linear_bytes(const struct linear *linear)
 {
-    return dnnl_memory_desc_get_size(&linear->layout);
+    const struct linear_weights *both[] = {&linear->one_row, &linear->many_rows};
+    size_t bytes = 0;
+    for (int i = 0; i < 2; i++)
+        bytes += both[i]->memory ? dnnl_memory_desc_get_size(&both[i]->layout) : 0;
+    return bytes;
 }
 
 void linear_destroy(struct linear *linear)
@@ -200,8 +241,12 @@ void linear_destroy(struct linear *linear)
         dnnl_memory_destroy(linear->shapes[i].y);
         dnnl_memory_destroy(linear->shapes[i].scratch);
     }
-    dnnl_memory_destroy(linear->weights);
-    free(linear->weight_bytes);
+    struct linear_weights *both[] = {&linear->one_row, &linear->many_rows};
+    for (int i = 0; i < 2; i++) {
+        if (both[i]->memory)
+            dnnl_memory_destroy(both[i]->memory);
+        free(both[i]->bytes);
+    }
     free(linear);
 }
 
@@ -230,7 +275,9 @@ struct small_product *small_product_create(enum product_type type, int rows, int
     CHECK(dnnl_memory_desc_init_by_tag(&b, 2, b_sizes, data_type(type), transposed ? dnnl_ba : dnnl_ab));
     CHECK(dnnl_memory_desc_init_by_tag(&c, 2, c_sizes, dnnl_f32, dnnl_ab));
     omp_set_num_threads(1); /* oneDNN plans for the threads it sees: inside a parallel region it has one */
-    dnnl_primitive_desc_t description = describe(&a, &b, &c, false);
+    dnnl_matmul_desc_t operation;
+    CHECK(dnnl_matmul_desc_init(&operation, &a, &b, NULL, &c));
+    dnnl_primitive_desc_t description = describe(&operation, false);
     CHECK(dnnl_primitive_create(&product->primitive, description));
     omp_set_num_threads(thread_count);
     size_t scratch = scratch_size(description);

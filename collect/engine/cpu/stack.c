@@ -428,11 +428,12 @@ size_t stack_cache_bytes(const struct stack *stack)
            (size_t)stack->capacity * (size_t)model->head_size * product_type_size(stack->type);
 }
 
-void stack_run_products_alone(struct stack *stack, int rows, int base)
+void stack_run_products(struct stack *stack, int rows, int base, float *x)
 {
     int step = (base + rows + COLUMN_STEP - 1) / COLUMN_STEP - 1, kv_heads = stack->model->kv_head_count;
     const struct attention_products *products =
         &stack->attention[segment_shape(stack, rows) * stack->column_steps + step];
+    memset(x, 0, (size_t)rows * (size_t)stack->model->hidden_size * sizeof *x);
     for (int i = 0; i < stack->model->layer_count; i++) {
         struct layer *layer = &stack->layers[i];
         linear_apply(layer->qkv, rows, stack->product_input, stack->fused);
@@ -444,8 +445,13 @@ void stack_run_products_alone(struct stack *stack, int rows, int base)
             small_product_apply(products->weighted, scratch->weights, cache_at(stack, stack->values, i, 0, kv, 0),
                                 scratch->output);
         }
-        linear_apply(layer->o, rows, stack->attended, stack->fused);
+        linear_apply(layer->o, rows, stack->attended, x);
         linear_apply(layer->gate_up, rows, stack->product_input, stack->fused);
-        linear_apply(layer->down, rows, stack->product_input, stack->fused);
+        linear_apply(layer->down, rows, stack->product_input, x);
     }
+}
+
+void stack_run_context_product(struct stack *stack, int rows, const void *features)
+{
+    linear_apply(stack->context, rows, features, stack->fused);
 }

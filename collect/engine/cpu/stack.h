@@ -54,8 +54,9 @@ void stack_compact(struct stack *stack, int session, int base, const int *nodes,
 size_t stack_weight_bytes(const struct stack *stack);
 size_t stack_cache_bytes(const struct stack *stack);
 
-/* What benchmarks hold a round against: the same products and nothing else. One batch of `rows` rows, all in one
- * segment over `base` committed positions. */
-void stack_run_products_alone(struct stack *stack, int rows, int base);
+/* For benchmarks: the products that stack_run and stack_add_context would call for one segment of `rows` rows over
+ * `base` committed positions, and nothing else. x is overwritten. */
+void stack_run_products(struct stack *stack, int rows, int base, float *x);
+void stack_run_context_product(struct stack *stack, int rows, const void *features);
 
 #endif
