@@ -36,7 +36,7 @@ PKG_FLAGS = $(shell pkg-config --cflags $(LIBRARIES))
 PKG_LIBS = $(shell pkg-config --libs $(LIBRARIES))
 
 CFLAGS_ALL = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wvla -Wno-missing-field-initializers $(WERROR) -fopenmp $(MODE_FLAGS) -I. $(PKG_FLAGS) $(CFLAGS)
-LDLIBS_ALL = -Wl,--as-needed $(PKG_LIBS) -lutf8proc -ldnnl -fopenmp -lmvec -lm $(LDLIBS)
+LDLIBS_ALL = -Wl,--as-needed $(PKG_LIBS) -lutf8proc -ldnnl -fopenmp -lm $(LDLIBS)
 
 MAINS = collect/collect.c analyze/analyze.c render/render.c
 SOURCES = $(filter-out $(MAINS),$(shell find collect analyze render -name '*.c' 2>/dev/null))

@@ -9,11 +9,31 @@
  * run before that choice is made, so debug builds have the plain version alone. */
 #if defined(__x86_64__) && !defined(CLEANSLATE_DEBUG)
 #define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
-/* glibc's vector library has this function for loops; its own declaration appears only under -ffast-math. */
-__attribute__((simd("notinbranch"))) extern float expf(float);
 #else
 #define VECTORISED
 #endif
+
+/* exp x within 2 units in the last place, 0 below -87: written so that loops over it are vectorised, which calls of
+ * expf() are not without -ffast-math. exp x = 2^n exp r with |r| <= ln 2 / 2, and a polynomial for exp r (its Taylor
+ * series to the sixth power errs by less than 2^-27 there). */
+static inline __attribute__((always_inline)) float exponential(float x)
+{
+    const float to_integer = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    float bounded = x > 88.0f ? 88.0f : x < -87.0f ? -87.0f : x;
+    float n = (bounded * 1.44269504f + to_integer) - to_integer;
+    float r = (bounded - n * 0.693359375f) + n * 2.12194440e-4f;
+    float sum = 1.0f / 720;
+    sum = sum * r + 1.0f / 120;
+    sum = sum * r + 1.0f / 24;
+    sum = sum * r + 1.0f / 6;
+    sum = sum * r + 0.5f;
+    sum = sum * r + 1.0f;
+    sum = sum * r + 1.0f;
+    int32_t bits = ((int32_t)n + 127) * (1 << 23) & -(x >= -87.0f); /* no branch, which would keep loops scalar */
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return sum * scale;
+}
 
 VECTORISED void kernel_rms_norm(const float *x, const float *weight, int count, float epsilon, float *out)
 {
@@ -80,7 +100,7 @@ VECTORISED void kernel_gated(const float *gate, const float *up, int count, floa
 {
 #pragma omp simd
     for (int i = 0; i < count; i++)
-        out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+        out[i] = gate[i] / (1.0f + exponential(-gate[i])) * up[i];
 }
 
 static VECTORISED float largest(const float *x, int count)
@@ -92,21 +112,14 @@ static VECTORISED float largest(const float *x, int count)
     return best;
 }
 
-static VECTORISED float exponentials(float *x, int count, float best)
+VECTORISED float kernel_weigh(float *x, int count)
 {
-    float sum = 0;
+    float best = largest(x, count), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int i = 0; i < count; i++) {
-        x[i] = expf(x[i] - best);
+        x[i] = exponential(x[i] - best);
         sum += x[i];
     }
-    return sum;
-}
-
-float kernel_weigh(enum product_type type, float *x, int count, void *out)
-{
-    float sum = exponentials(x, count, largest(x, count));
-    kernel_store(type, x, 1.0f, count, out);
     return sum;
 }
 
@@ -122,7 +135,7 @@ VECTORISED float kernel_log_sum_exp(const float *x, int count)
     float best = largest(x, count), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int i = 0; i < count; i++)
-        sum += expf(x[i] - best);
+        sum += exponential(x[i] - best);
     return best + logf(sum);
 }
 

@@ -20,12 +20,11 @@ void kernel_store(enum product_type type, const float *x, float factor, int coun
 /* The inverse of kernel_store with factor 1. */
 void kernel_load(enum product_type type, const void *x, int count, float *out);
 
-/* out[count] = silu(gate) · up. */
+/* out[count] = silu(gate) · up; out may be gate. */
 void kernel_gated(const float *gate, const float *up, int count, float *out);
 
-/* Softmax's numerators: out[i] = exp(x[i] - max x) in the type, for x[count]; answers their sum. x is overwritten;
- * -INFINITY counts as absent. */
-float kernel_weigh(enum product_type type, float *x, int count, void *out);
+/* Softmax's numerators: x = exp(x - max x); answers their sum. -INFINITY counts as absent. */
+float kernel_weigh(float *x, int count);
 
 /* x[count] += bias[count]. */
 void kernel_add(float *x, const float *bias, int count);

@@ -306,7 +306,8 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
         float *scores = scratch->scores + (size_t)i * (size_t)columns;
         char *weights = (char *)scratch->weights + (size_t)i * (size_t)columns * size;
         kernel_add(scores + segment->base, bias + (i / group) * segment->count, segment->count);
-        scratch->sums[i] = kernel_weigh(stack->type, scores, seen, weights);
+        scratch->sums[i] = kernel_weigh(scores, seen);
+        kernel_store(stack->type, scores, 1.0f, seen, weights);
         memset(weights + (size_t)seen * size, 0, (size_t)(columns - seen) * size);
     }
     small_product_apply(products->weighted, scratch->weights,
