@@ -28,6 +28,7 @@ struct attention_products {
 /* What one thread needs to attend for one KV head: rows are a segment's rows times the query heads that share the KV
  * head. */
 struct attention_scratch {
+    char *queries; /* [rows, head_size] in the products' type */
     float *scores; /* [rows, columns] */
     void *weights; /* the same in the products' type */
     float *sums;   /* [rows]: what the weights must be divided by */
@@ -51,7 +52,6 @@ struct stack {
     int thread_count;
     float *fused;        /* qkv, gate_up or context products: [rows, widest] */
     char *product_input; /* [rows, widest] in the type */
-    char *queries;       /* [session][kv_head][segment rows * group][head_size] in the type */
     float *bias;         /* [session][segment rows, segment rows] */
     char *attended;      /* [rows, heads * head_size] in the type */
 };
@@ -128,6 +128,7 @@ static void create_attention(struct stack *stack)
     stack->thread_count = omp_get_max_threads();
     stack->scratch = xcalloc((size_t)stack->thread_count, sizeof *stack->scratch);
     for (int i = 0; i < stack->thread_count; i++) {
+        stack->scratch[i].queries = xaligned(rows * (size_t)head, product_type_size(stack->type));
         stack->scratch[i].scores = xaligned(rows * (size_t)columns, sizeof(float));
         stack->scratch[i].weights = xaligned(rows * (size_t)columns, product_type_size(stack->type));
         stack->scratch[i].sums = xaligned(rows, sizeof(float));
@@ -150,7 +151,6 @@ static void create_buffers(struct stack *stack)
     stack->fused = xaligned(rows * (size_t)wide, sizeof(float));
     stack->product_input = xaligned(rows * (size_t)widest(model->hidden_size, model->intermediate_size), size);
     size_t segment_rows = (size_t)stack->segment_shapes[stack->segment_shape_count - 1];
-    stack->queries = xaligned((size_t)stack->sessions * segment_rows * (size_t)heads, size);
     stack->bias = xaligned((size_t)stack->sessions * segment_rows * segment_rows, sizeof(float));
     stack->attended = xaligned(rows * (size_t)heads, size);
 }
@@ -198,15 +198,16 @@ void stack_destroy(struct stack *stack)
         small_product_destroy(stack->attention[i].weighted);
     }
     for (int i = 0; i < stack->thread_count; i++) {
+        free(stack->scratch[i].queries);
         free(stack->scratch[i].scores);
         free(stack->scratch[i].weights);
         free(stack->scratch[i].sums);
         free(stack->scratch[i].output);
     }
     linear_destroy(stack->context);
-    void *buffers[] = {stack->layers,    stack->norm,    stack->cosines, stack->sines,    stack->keys,
-                       stack->values,    stack->fused,   stack->queries, stack->attended, stack->product_input,
-                       stack->attention, stack->scratch, stack->bias};
+    void *buffers[] = {stack->layers,        stack->norm,      stack->cosines, stack->sines,
+                       stack->keys,          stack->values,    stack->fused,   stack->attended,
+                       stack->product_input, stack->attention, stack->scratch, stack->bias};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);
     free(stack);
@@ -221,19 +222,41 @@ static char *cache_at(const struct stack *stack, char *cache, int layer, int ses
                        product_type_size(stack->type);
 }
 
-/* Norms, rotates and stores one row's keys, and stores its values; key and value: [kv_heads, head_size]. */
-static void store_key_value(struct stack *stack, int layer, int session, int slot, int position, float *key,
-                            const float *value)
+/* Norms and rotates one head of a row, in place; x: [head_size]. */
+static void rotate_head(const struct stack *stack, float *x, const float *norm, int position)
+{
+    int head = stack->model->head_size, half = head / 2;
+    kernel_rms_norm(x, norm, head, stack->model->norm_epsilon, x);
+    kernel_rotate(x, stack->cosines + position * half, stack->sines + position * half, head);
+}
+
+/* One KV head of a row: key and value, [head_size] each, into cache position `slot`. */
+static void store_key_value(struct stack *stack, int layer, int session, int kv_head, int slot, int position,
+                            float *key, const float *value)
+{
+    int head = stack->model->head_size;
+    rotate_head(stack, key, stack->layers[layer].k_norm, position);
+    kernel_store(stack->type, key, 1.0f, head, cache_at(stack, stack->keys, layer, session, kv_head, slot));
+    kernel_store(stack->type, value, 1.0f, head, cache_at(stack, stack->values, layer, session, kv_head, slot));
+}
+
+/* What a KV head needs of a segment's fused products: its queries, scaled, and its keys and values, to the cache. */
+static void store_heads(struct stack *stack, int layer, const struct stack_segment *segment, int kv_head, char *queries)
 {
     const struct model *model = stack->model;
-    int head = model->head_size, half = head / 2;
-    for (int kv = 0; kv < model->kv_head_count; kv++) {
-        float *row = key + kv * head;
-        kernel_rms_norm(row, stack->layers[layer].k_norm, head, model->norm_epsilon, row);
-        kernel_rotate(row, stack->cosines + position * half, stack->sines + position * half, head);
-        kernel_store(stack->type, row, 1.0f, head, cache_at(stack, stack->keys, layer, session, kv, slot));
-        kernel_store(stack->type, value + kv * head, 1.0f, head,
-                     cache_at(stack, stack->values, layer, session, kv, slot));
+    int head = model->head_size, group = stack->group, width = (model->head_count + 2 * model->kv_head_count) * head;
+    float scale = 1.0f / sqrtf((float)head);
+    size_t query_bytes = (size_t)head * product_type_size(stack->type);
+    for (int row = 0; row < segment->count; row++) {
+        float *fused = stack->fused + (size_t)(segment->first + row) * (size_t)width;
+        float *key = fused + (model->head_count + kv_head) * head, *value = key + model->kv_head_count * head;
+        int position = segment->positions[row];
+        for (int g = 0; g < group; g++, queries += query_bytes) {
+            float *query = fused + (kv_head * group + g) * head;
+            rotate_head(stack, query, stack->layers[layer].q_norm, position);
+            kernel_store(stack->type, query, scale, head, queries);
+        }
+        store_key_value(stack, layer, segment->session, kv_head, segment->base + row, position, key, value);
     }
 }
 
@@ -243,34 +266,6 @@ static int segment_shape(const struct stack *stack, int rows)
     while (stack->segment_shapes[shape] < rows)
         shape++;
     return shape;
-}
-
-/* A segment's packed queries: [kv_head][shape rows * group][head_size]. */
-static char *queries_at(const struct stack *stack, const struct stack_segment *segment, int kv_head)
-{
-    const struct model *model = stack->model;
-    size_t rows = (size_t)(stack->segment_shapes[segment_shape(stack, segment->count)] * stack->group);
-    size_t most = (size_t)(stack->segment_shapes[stack->segment_shape_count - 1] * model->head_count);
-    size_t row = (size_t)segment->session * most + (size_t)kv_head * rows;
-    return stack->queries + row * (size_t)model->head_size * product_type_size(stack->type);
-}
-
-/* Row `row` of a segment: queries normed, rotated, scaled and packed, keys and values into the cache. */
-static void store_row(struct stack *stack, int layer, const struct stack_segment *segment, int row, float *qkv)
-{
-    const struct model *model = stack->model;
-    int head = model->head_size, half = head / 2, position = segment->positions[row];
-    float scale = 1.0f / sqrtf((float)head);
-    for (int h = 0; h < model->head_count; h++) {
-        float *query = qkv + h * head;
-        kernel_rms_norm(query, stack->layers[layer].q_norm, head, model->norm_epsilon, query);
-        kernel_rotate(query, stack->cosines + position * half, stack->sines + position * half, head);
-        size_t packed = (size_t)(row * stack->group + h % stack->group) * (size_t)head;
-        kernel_store(stack->type, query, scale, head,
-                     queries_at(stack, segment, h / stack->group) + packed * product_type_size(stack->type));
-    }
-    float *key = qkv + model->head_count * head, *value = key + model->kv_head_count * head;
-    store_key_value(stack, layer, segment->session, segment->base + row, position, key, value);
 }
 
 /* The bias of a segment's new rows: 0 where row i sees row j, -INFINITY where it does not; [count, count]. */
@@ -300,7 +295,8 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
         &stack->attention[segment_shape(stack, segment->count) * stack->column_steps + step];
     const float *bias = bias_at(stack, segment);
     size_t size = product_type_size(stack->type);
-    small_product_apply(products->scores, queries_at(stack, segment, kv_head),
+    store_heads(stack, layer, segment, kv_head, scratch->queries);
+    small_product_apply(products->scores, scratch->queries,
                         cache_at(stack, stack->keys, layer, segment->session, kv_head, 0), scratch->scores);
     for (int i = 0; i < segment->count * group; i++) {
         float *scores = scratch->scores + (size_t)i * (size_t)columns;
@@ -338,15 +334,8 @@ static void run_attention(struct stack *stack, int index, const struct stack_seg
 {
     const struct model *model = stack->model;
     struct layer *layer = &stack->layers[index];
-    int width = (model->head_count + 2 * model->kv_head_count) * model->head_size;
     norm_rows(stack, x, layer->input_norm, rows, stack->product_input);
     linear_apply(layer->qkv, rows, stack->product_input, stack->fused);
-    for (int s = 0; s < segment_count; s++) {
-        const struct stack_segment *segment = &segments[s];
-#pragma omp parallel for schedule(static) if (segment->count >= PARALLEL_ROWS)
-        for (int row = 0; row < segment->count; row++)
-            store_row(stack, index, segment, row, stack->fused + (size_t)(segment->first + row) * (size_t)width);
-    }
 #pragma omp parallel for schedule(static) collapse(2)
     for (int s = 0; s < segment_count; s++)
         for (int kv = 0; kv < model->kv_head_count; kv++)
@@ -393,7 +382,9 @@ void stack_add_context(struct stack *stack, int session, int base, int rows, con
     for (int i = 0; i < rows; i++)
         for (int layer = 0; layer < model->layer_count; layer++) {
             float *key = stack->fused + (size_t)i * (size_t)width + (size_t)layer * 2 * (size_t)kv;
-            store_key_value(stack, layer, session, base + i, base + i, key, key + kv);
+            for (int h = 0; h < model->kv_head_count; h++)
+                store_key_value(stack, layer, session, h, base + i, base + i, key + h * model->head_size,
+                                key + kv + h * model->head_size);
         }
 }
 
@@ -441,7 +432,7 @@ void stack_run_products(struct stack *stack, int rows, int base, float *x)
 #pragma omp parallel for schedule(static)
         for (int kv = 0; kv < kv_heads; kv++) {
             struct attention_scratch *scratch = &stack->scratch[omp_get_thread_num()];
-            small_product_apply(products->scores, stack->queries, cache_at(stack, stack->keys, i, 0, kv, 0),
+            small_product_apply(products->scores, scratch->queries, cache_at(stack, stack->keys, i, 0, kv, 0),
                                 scratch->scores);
             small_product_apply(products->weighted, scratch->weights, cache_at(stack, stack->values, i, 0, kv, 0),
                                 scratch->output);
