@@ -32,9 +32,9 @@ struct source_class {
      * do not fit the model's context. */
     int (*check_request)(struct source *source, const struct request *request, struct error *error);
 
-    /* What cell hashes cover of the source, and what the report prints: model files with their hashes, dtype, device,
-     * build. The parts that belong to the arm alone (the drafter) are under the key "arm"; arm NULL: what every arm
-     * shares. A new reference. */
+    /* What hashes cover of the source, and what the report prints: model files with their hashes, dtype, device. With an arm: all that
+     * the arm's cells depend on. arm NULL: what every arm shares, which is what arms must agree in to be compared. A new
+     * reference. */
     json_t *(*describe)(struct source *source, const struct arm *arm);
 
     /* Readies the arm: weights, memory, warm code. `memory` receives the memory plan (a new reference). */

@@ -94,7 +94,6 @@ static json_t *strip_arm(const struct subject *subject, const json_t *cell)
 {
     json_t *shared = json_copy((json_t *)cell), *source = subject->source->class->describe(subject->source, NULL);
     json_object_del(shared, "arm");
-    json_object_del(source, "arm");
     json_set(shared, "source", source);
     return shared;
 }

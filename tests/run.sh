@@ -6,6 +6,7 @@
 set -u
 
 limit=${TEST_TIMEOUT:-300}
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # threads that wait by spinning starve each other on a busy machine
 total_passed=0 total_failed=0 total_skipped=0
 output=$(mktemp) || exit 1
 trap 'rm -f "$output"' EXIT

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define PROMPT_CHUNK 64       /* rows of a prompt that run together */
-#define HEAD_LOGITS (4 << 20) /* how many exist at a time, or 64 rows of them */
+#define HEAD_LOGITS (4 << 20) /* how many exist at a time, or a prompt chunk's */
 #define SHAPES_MAXIMUM 16
 
 struct cpu {
@@ -96,10 +96,10 @@ static struct stack *create_stack(const struct cpu *cpu, const struct model *mod
 static void create_heads(struct cpu *cpu, const int *shapes, int count)
 {
     const struct model *target = cpu->options.target, *drafter = cpu->options.drafter;
-    int within = 0;
-    cpu->head_rows = HEAD_LOGITS / target->vocabulary_size < 64 ? 64 : HEAD_LOGITS / target->vocabulary_size;
-    while (within < count && shapes[within] <= cpu->head_rows)
+    int within = 1, room = HEAD_LOGITS / target->vocabulary_size;
+    while (within < count && shapes[within] <= (room > PROMPT_CHUNK ? room : PROMPT_CHUNK))
         within++;
+    cpu->head_rows = shapes[within - 1];
     cpu->head = linear_create(cpu->type, &target->head, 1, target->hidden_size, LINEAR_STORE, shapes, within);
     if (!drafter)
         return;

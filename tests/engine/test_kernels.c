@@ -1,0 +1,176 @@
+/* The CPU backend's row operations against plain double-precision arithmetic. */
+#include "collect/engine/bfloat16.h"
+#include "collect/engine/cpu/kernels.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT = 1000 };
+
+static void fill(float *x, int count, unsigned seed, float scale)
+{
+    for (int i = 0; i < count; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = ((float)(seed >> 8) / 16777216.0f - 0.5f) * 2 * scale;
+    }
+}
+
+/* silu(x) · 1 reaches the exponential at every x; its error bounds that of exp. */
+static void gated_agrees_with_double(void **state)
+{
+    (void)state;
+    float gate[COUNT], up[COUNT], out[COUNT];
+    for (float scale = 0.01f; scale < 2000; scale *= 3) {
+        fill(gate, COUNT, 1, scale);
+        fill(up, COUNT, 2, 1);
+        kernel_gated(gate, up, COUNT, out);
+        for (int i = 0; i < COUNT; i++) {
+            double expected = (double)gate[i] / (1 + exp(-(double)gate[i])) * (double)up[i];
+            assert_true(fabs(out[i] - expected) <= 4e-7 * fabs(expected) + 1e-30);
+        }
+    }
+}
+
+static void weights_agree_with_double(void **state)
+{
+    (void)state;
+    float x[COUNT], weights[COUNT];
+    fill(x, COUNT, 3, 30);
+    for (int i = 0; i < COUNT; i += 7)
+        x[i] = -INFINITY;
+    for (int count = 1; count < COUNT; count += count < 70 ? 1 : 97) {
+        x[0] = 0.5f;
+        memcpy(weights, x, sizeof x);
+        double best = -INFINITY, sum = 0;
+        for (int i = 0; i < count; i++)
+            best = fmax(best, x[i]);
+        float answered = kernel_weigh(weights, count);
+        for (int i = 0; i < count; i++) {
+            double expected = exp((double)(x[i] - (float)best));
+            assert_true(fabs(weights[i] - expected) <= 3e-7 * expected + 1e-37);
+            assert_true(isfinite(x[i]) || weights[i] == 0);
+            sum += expected;
+        }
+        assert_float_equal(answered / sum, 1, 1e-6);
+        assert_float_equal(kernel_log_sum_exp(x, count), best + log(sum), 2e-6 * fmax(1, fabs(best)));
+    }
+}
+
+static void rms_norm_agrees_with_double(void **state)
+{
+    (void)state;
+    float x[COUNT], weight[COUNT], out[COUNT];
+    double squares = 0;
+    fill(x, COUNT, 4, 3);
+    fill(weight, COUNT, 5, 2);
+    for (int i = 0; i < COUNT; i++)
+        squares += (double)x[i] * (double)x[i];
+    kernel_rms_norm(x, weight, COUNT, 1e-6f, out);
+    for (int i = 0; i < COUNT; i++)
+        assert_float_equal(out[i], (double)x[i] / sqrt(squares / COUNT + 1e-6) * (double)weight[i], 2e-6);
+}
+
+/* Rotating by an angle and back is the identity, and keeps the length of each pair. */
+static void rotation_turns_pairs(void **state)
+{
+    (void)state;
+    enum { SIZE = 64, HALF = SIZE / 2 };
+    float x[SIZE], original[SIZE], cosines[HALF], sines[HALF], back[HALF];
+    fill(x, SIZE, 6, 1);
+    memcpy(original, x, sizeof x);
+    for (int i = 0; i < HALF; i++) {
+        cosines[i] = cosf((float)i);
+        sines[i] = sinf((float)i);
+        back[i] = -sines[i];
+    }
+    kernel_rotate(x, cosines, sines, SIZE);
+    assert_float_equal(x[1], original[1] * cosines[1] - original[1 + HALF] * sines[1], 1e-6);
+    assert_float_equal(x[1 + HALF], original[1 + HALF] * cosines[1] + original[1] * sines[1], 1e-6);
+    kernel_rotate(x, cosines, back, SIZE);
+    for (int i = 0; i < SIZE; i++)
+        assert_float_equal(x[i], original[i], 1e-6);
+}
+
+static void bfloat16_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    static const struct {
+        float value;
+        uint16_t half;
+    } cases[] = {{0, 0},
+                 {1, 0x3f80},
+                 {-1, 0xbf80},
+                 {1.00390625f, 0x3f80} /* a tie, to even */,
+                 {1.01171875f, 0x3f82} /* a tie, to even */,
+                 {1.005f, 0x3f81},
+                 {3.3895314e38f, 0x7f7f},
+                 {INFINITY, 0x7f80}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint16_t half;
+        kernel_store(PRODUCT_BFLOAT16, &cases[i].value, 1, 1, &half);
+        assert_int_equal(half, cases[i].half);
+        assert_int_equal(bfloat16_from_float(cases[i].value), cases[i].half);
+    }
+    assert_true(isnan(bfloat16_to_float(bfloat16_from_float(NAN))));
+}
+
+static void choice_is_the_largest_and_its_lead(void **state)
+{
+    (void)state;
+    float x[COUNT];
+    fill(x, COUNT, 7, 5);
+    static const int places[][2] = {{0, 1}, {999, 0}, {255, 256}, {256, 255}, {500, 501}, {998, 999}, {0, 999}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        float first = x[places[i][0]], second = x[places[i][1]];
+        x[places[i][0]] = 10;
+        x[places[i][1]] = 9.25f;
+        struct choice choice = kernel_choose(x, COUNT);
+        assert_int_equal(choice.token, places[i][0]);
+        assert_float_equal(choice.margin, 0.75, 1e-6);
+        x[places[i][1]] = 10; /* a tie goes to the lowest index */
+        choice = kernel_choose(x, COUNT);
+        assert_int_equal(choice.token, places[i][0] < places[i][1] ? places[i][0] : places[i][1]);
+        assert_float_equal(choice.margin, 0, 0);
+        x[places[i][0]] = first;
+        x[places[i][1]] = second;
+    }
+}
+
+static void top_is_sorted_with_ties_by_index(void **state)
+{
+    (void)state;
+    float x[COUNT], values[COUNT];
+    int indices[COUNT];
+    fill(x, COUNT, 8, 4);
+    for (int i = 0; i < COUNT; i++)
+        x[i] = roundf(x[i] * 8) / 8; /* many ties */
+    for (int width = 1; width <= COUNT; width = width < 4               ? width + 1
+                                                : width * 5 / 2 < COUNT ? width * 5 / 2
+                                                : width < COUNT         ? COUNT
+                                                                        : COUNT + 1) {
+        kernel_top(x, COUNT, width, indices, values);
+        for (int rank = 0; rank < width; rank++) {
+            int before = 0; /* how many stand before this one in the full order */
+            for (int i = 0; i < COUNT; i++)
+                before += x[i] > x[indices[rank]] || (x[i] == x[indices[rank]] && i < indices[rank]);
+            assert_int_equal(before, rank);
+            assert_float_equal(values[rank], x[indices[rank]], 0);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gated_agrees_with_double),         cmocka_unit_test(weights_agree_with_double),
+        cmocka_unit_test(rms_norm_agrees_with_double),      cmocka_unit_test(rotation_turns_pairs),
+        cmocka_unit_test(bfloat16_rounds_to_nearest_even),  cmocka_unit_test(choice_is_the_largest_and_its_lead),
+        cmocka_unit_test(top_is_sorted_with_ties_by_index),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
