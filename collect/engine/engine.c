@@ -134,6 +134,10 @@ int engine_load(struct engine *engine, const struct arm *arm, int positions, jso
     bool drafts = arm->method != METHOD_AUTO;
     if (drafts && !engine->drafter)
         return fail(error, "method \"%s\" needs a drafter", method_names[arm->method]);
+    for (int i = 0; drafts && i < engine->drafter->layer_count; i++)
+        if (engine->drafter->windows[i])
+            return fail(error, "%s: sliding-window layers of the drafter are not supported by this backend",
+                        engine->drafter->folder);
     int vocabulary = least(engine->target->vocabulary_size, tokenizer_size(engine->tokenizer));
     int block = drafts ? engine->drafter->block_size : 1;
     int nodes = arm->method == METHOD_DDTREE ? arm->budget + 1 : block;
@@ -199,6 +203,30 @@ double engine_audit(struct engine *engine, const int *prompt, int prompt_count, 
     }
     free(rows);
     return worst;
+}
+
+int engine_feature_rms(struct engine *engine, const int *prompt, int prompt_count, double *rms)
+{
+    const struct model *drafter = engine->options.drafter;
+    if (!drafter)
+        return 0;
+    struct choice ignored;
+    int hidden = drafter->hidden_size;
+    float *features = xcalloc((size_t)drafter->feature_count * (size_t)hidden, sizeof *features);
+    engine->class->reset(engine->backend, 0);
+    const struct segment before = {0, prompt_count - 1, prompt, NULL}, last = {0, 1, prompt + prompt_count - 1, NULL};
+    if (before.count > 0)
+        engine->class->extend(engine->backend, &before, 1, &ignored);
+    engine->class->extend(engine->backend, &last, 1, &ignored);
+    engine->class->inspect(engine->backend, INSPECT_FEATURES, 0, 1, features);
+    for (int f = 0; f < drafter->feature_count; f++) {
+        double squares = 0;
+        for (int i = 0; i < hidden; i++)
+            squares += (double)features[f * hidden + i] * (double)features[f * hidden + i];
+        rms[f] = sqrt(squares / hidden);
+    }
+    free(features);
+    return drafter->feature_count;
 }
 
 /* --- benchmarks ------------------------------------------------------------------------------------------------- */

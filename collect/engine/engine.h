@@ -39,6 +39,12 @@ void engine_run(struct engine *engine, const int *prompt, int prompt_count, stru
  * largest distance in logits. */
 double engine_audit(struct engine *engine, const int *prompt, int prompt_count, const struct sample *sample);
 
+/* The root mean square of each of the drafter's features at the prompt's last token, in the order of its feature
+ * layers, into rms[ENGINE_FEATURES_MAXIMUM]; answers how many there are: 0 where the arm that is loaded has no drafter.
+ */
+#define ENGINE_FEATURES_MAXIMUM 16
+int engine_feature_rms(struct engine *engine, const int *prompt, int prompt_count, double *rms);
+
 /* --- benchmarks
  * -------------------------------------------------------------------------------------------------------------------
  */

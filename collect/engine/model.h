@@ -48,8 +48,10 @@ struct model {
     int block_size; /* slots of a block, the anchor's included */
     int mask_token;
     int feature_layers[MODEL_FEATURES_MAXIMUM], feature_count; /* 0-based target layers whose outputs it is fed */
-    const struct tensor *fc;                                   /* [hidden_size, feature_count * hidden_size] */
-    const struct tensor *hidden_norm;                          /* [hidden_size] */
+    int *windows;            /* [layer_count]: a slot sees keys less than so many positions before it; 0: all of them */
+    bool causal_windows;     /* within a window's layer a slot sees no later slot; otherwise as far ahead as back */
+    const struct tensor *fc; /* [hidden_size, feature_count * hidden_size] */
+    const struct tensor *hidden_norm; /* [hidden_size] */
 };
 
 /* Reads config.json and the weights' headers; checks that every tensor is there in its shape. NULL and a message
@@ -60,6 +62,18 @@ struct model *model_open_target(const char *folder, struct error *error);
 struct model *model_open_drafter(const char *folder, const struct model *target, struct error *error);
 
 void model_close(struct model *model);
+
+/* Arrays of text about a folder's tensors: names that config.json asks for and no file has; tensors of a wrong shape or
+ * type, each with what is wrong; names that the files have and nothing uses. */
+struct model_findings {
+    json_t *missing, *unfit, *surplus;
+};
+
+/* Opens like model_open_target() (target NULL) or model_open_drafter(), but lists what is wrong with tensors instead of
+ * stopping at the first; the weights of what is listed are NULL, so that the model can be described, not run. */
+struct model *model_survey(const char *folder, const struct model *target, struct model_findings *findings,
+                           struct error *error);
+void model_findings_free(struct model_findings *findings);
 
 /* Parameters that are stored (tied weights once). */
 int64_t model_parameter_count(const struct model *model);

@@ -138,10 +138,14 @@ static int check_overlap(const struct tensor *tensors, int count, struct error *
     for (int i = 0; i < count; i++)
         order[i] = &tensors[i];
     qsort(order, (size_t)count, sizeof *order, by_address);
-    for (int i = 1; i < count && !result; i++)
-        if (order[i - 1]->data + order[i - 1]->bytes > order[i]->data && order[i]->bytes > 0)
-            result = fail(error, "%s: tensors \"%s\" and \"%s\" overlap", order[i]->file, order[i - 1]->name,
-                          order[i]->name);
+    const struct tensor *before = NULL; /* empty tensors may stand anywhere */
+    for (int i = 0; i < count && !result; i++) {
+        if (order[i]->bytes == 0)
+            continue;
+        if (before && before->data + before->bytes > order[i]->data)
+            result = fail(error, "%s: tensors \"%s\" and \"%s\" overlap", order[i]->file, before->name, order[i]->name);
+        before = order[i];
+    }
     free(order);
     return result;
 }
@@ -190,47 +194,79 @@ static int add_file(struct safetensors *weights, const char *path, struct error 
     return read_header(weights, file, error);
 }
 
-/* Each file that the index names, once. */
-static int add_shards(struct safetensors *weights, const char *folder, const char *index_path, struct error *error)
+static int by_name(const void *a, const void *b)
 {
-    json_t *index = json_read_file(index_path, error), *seen = json_object();
-    const json_t *map;
-    const struct json_field fields[] = {{"weight_map", JSON_FIELD_OBJECT, &map, .required = true}, {0}};
-    int result = -1;
+    return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
+}
+
+static int sort_tensors(struct safetensors *weights, const char *folder, struct error *error)
+{
+    if (weights->tensor_count > 0)
+        qsort(weights->tensors, (size_t)weights->tensor_count, sizeof *weights->tensors, by_name);
+    for (int i = 1; i < weights->tensor_count; i++)
+        if (strcmp(weights->tensors[i - 1].name, weights->tensors[i].name) == 0)
+            return fail(error, "%s: tensor \"%s\" stands in two files", folder, weights->tensors[i].name);
+    return 0;
+}
+
+/* Each file that the index names, once. */
+static int add_shards(struct safetensors *weights, const char *folder, const json_t *map, const char *index_path,
+                      struct error *error)
+{
+    json_t *seen = json_object(), *value;
     const char *name;
-    json_t *value;
-    if (!index || json_read_fields(index, index_path, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
-        goto out;
+    int result = 0;
     json_object_foreach((json_t *)map, name, value)
     {
         const char *shard = json_string_value(value);
-        if (!shard || strchr(shard, '/') || shard[0] == '.') {
-            fail(error, "%s: the file of \"%s\" must be a plain file name", index_path, name);
-            goto out;
-        }
-        if (json_object_get(seen, shard))
+        if (!shard || strchr(shard, '/') || shard[0] == '.')
+            result = fail(error, "%s: the file of \"%s\" must be a plain file name", index_path, name);
+        else if (json_object_get(seen, shard))
             continue;
-        json_set(seen, shard, json_true());
-        if (weights->file_count == SHARDS_MAXIMUM) {
-            fail(error, "%s: more than %d files", index_path, SHARDS_MAXIMUM);
-            goto out;
-        }
+        else if (weights->file_count == SHARDS_MAXIMUM)
+            result = fail(error, "%s: more than %d files", index_path, SHARDS_MAXIMUM);
+        if (result)
+            break;
         char *path = file_join(folder, shard);
-        int failed = add_file(weights, path, error);
+        json_set(seen, shard, json_true());
+        result = add_file(weights, path, error);
         free(path);
-        if (failed)
-            goto out;
+        if (result)
+            break;
     }
-    result = 0;
-out:
     json_decref(seen);
+    return result;
+}
+
+static int check_index(const struct safetensors *weights, const json_t *map, const char *index_path,
+                       struct error *error)
+{
+    const char *name;
+    json_t *shard;
+    json_object_foreach((json_t *)map, name, shard)
+    {
+        if (!safetensors_find(weights, name))
+            return fail(error, "%s: tensor \"%s\" is not in \"%s\"", index_path, name, json_string_value(shard));
+    }
+    return 0;
+}
+
+static int open_sharded(struct safetensors *weights, const char *folder, const char *index_path, struct error *error)
+{
+    json_t *index = json_read_file(index_path, error);
+    const json_t *map;
+    const struct json_field fields[] = {{"weight_map", JSON_FIELD_OBJECT, &map, .required = true}, {0}};
+    int result = -1;
+    if (index && !json_read_fields(index, index_path, fields, JSON_UNKNOWN_KEYS_IGNORED, error) &&
+        !add_shards(weights, folder, map, index_path, error) && !sort_tensors(weights, folder, error))
+        result = check_index(weights, map, index_path, error);
     json_decref(index);
     return result;
 }
 
-static int by_name(const void *a, const void *b)
+static int open_single(struct safetensors *weights, const char *folder, const char *path, struct error *error)
 {
-    return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
+    return add_file(weights, path, error) ? -1 : sort_tensors(weights, folder, error);
 }
 
 struct safetensors *safetensors_open(const char *folder, struct error *error)
@@ -238,14 +274,10 @@ struct safetensors *safetensors_open(const char *folder, struct error *error)
     struct safetensors *weights = xcalloc(1, sizeof *weights);
     char *single = file_join(folder, "model.safetensors"), *index = file_join(folder, "model.safetensors.index.json");
     weights->files = xcalloc(SHARDS_MAXIMUM, sizeof *weights->files);
-    int result = file_exists(index) ? add_shards(weights, folder, index, error) : add_file(weights, single, error);
+    int result =
+        file_exists(index) ? open_sharded(weights, folder, index, error) : open_single(weights, folder, single, error);
     free(single);
     free(index);
-    if (!result && weights->tensor_count > 0)
-        qsort(weights->tensors, (size_t)weights->tensor_count, sizeof *weights->tensors, by_name);
-    for (int i = 1; i < weights->tensor_count && !result; i++)
-        if (strcmp(weights->tensors[i - 1].name, weights->tensors[i].name) == 0)
-            result = fail(error, "%s: tensor \"%s\" stands in two files", folder, weights->tensors[i].name);
     if (!result)
         return weights;
     safetensors_close(weights);
