@@ -1,0 +1,172 @@
+#include "tests/engine/model_files.h"
+
+#include "collect/base/file.h"
+#include "collect/engine/bfloat16.h"
+#include "tests/record/fixture.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *double_quotes(const char *text)
+{
+    char *copy = xstrdup(text);
+    for (char *at = copy; (at = strchr(at, '\''));)
+        *at = '"';
+    return copy;
+}
+
+json_t *model_files_json(const char *text)
+{
+    char *quoted = double_quotes(text);
+    json_error_t error;
+    json_t *value = json_loads(quoted, JSON_DECODE_ANY, &error);
+    if (!value)
+        die("%s: %s", text, error.text);
+    free(quoted);
+    return value;
+}
+
+static void write_file(const char *folder, const char *name, const char *header, const void *data, size_t size)
+{
+    char *path = file_join(folder, name);
+    uint64_t length = strlen(header);
+    char *bytes = xmalloc(8 + length + size);
+    memcpy(bytes, &length, 8);
+    memcpy(bytes + 8, header, length);
+    if (size)
+        memcpy(bytes + 8 + length, data, size);
+    fixture_write(path, bytes, 8 + length + size);
+    free(bytes);
+    free(path);
+}
+
+void model_files_write_raw(const char *folder, const char *name, const char *header, const void *data, size_t size)
+{
+    char *quoted = double_quotes(header);
+    write_file(folder, name, quoted, data, size);
+    free(quoted);
+}
+
+json_t *model_files_target_config(void)
+{
+    return model_files_json(
+        "{'model_type': 'qwen3', 'hidden_size': 8, 'intermediate_size': 12, 'num_hidden_layers': 6, "
+        "'num_attention_heads': 2, 'num_key_value_heads': 1, 'head_dim': 4, 'vocab_size': 16, "
+        "'max_position_embeddings': 64, 'rope_theta': 10000, 'eos_token_id': 0}");
+}
+
+json_t *model_files_drafter_config(void)
+{
+    json_t *config = model_files_target_config();
+    json_t *own = model_files_json("{'num_hidden_layers': 2, 'num_target_layers': 6, 'block_size': 4, "
+                                   "'dflash_config': {'target_layer_ids': [1, 3], 'mask_token_id': 3}}");
+    json_object_update(config, own);
+    json_decref(own);
+    return config;
+}
+
+static json_int_t number(const json_t *config, const char *key)
+{
+    return json_integer_value(json_object_get(config, key));
+}
+
+static void add(json_t *tensors, const char *name, json_int_t rows, json_int_t columns)
+{
+    json_object_set_new(tensors, name, columns ? json_pack("[I,I]", rows, columns) : json_pack("[I]", rows));
+}
+
+static void add_layer(json_t *tensors, const char *prefix, int layer, const json_t *config)
+{
+    json_int_t hidden = number(config, "hidden_size"), inner = number(config, "intermediate_size"),
+               size = number(config, "head_dim"), query = number(config, "num_attention_heads") * size,
+               key = number(config, "num_key_value_heads") * size;
+    const struct {
+        const char *name;
+        json_int_t rows, columns;
+    } parts[] = {
+        {"input_layernorm", hidden, 0},    {"post_attention_layernorm", hidden, 0}, {"self_attn.q_proj", query, hidden},
+        {"self_attn.k_proj", key, hidden}, {"self_attn.v_proj", key, hidden},       {"self_attn.o_proj", hidden, query},
+        {"self_attn.q_norm", size, 0},     {"self_attn.k_norm", size, 0},           {"mlp.gate_proj", inner, hidden},
+        {"mlp.up_proj", inner, hidden},    {"mlp.down_proj", hidden, inner},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%slayers.%d.%s.weight", prefix, layer, parts[i].name);
+        add(tensors, name, parts[i].rows, parts[i].columns);
+    }
+}
+
+json_t *model_files_tensors(const json_t *config)
+{
+    json_t *tensors = json_object();
+    json_int_t hidden = number(config, "hidden_size"), vocabulary = number(config, "vocab_size");
+    int drafter = json_object_get(config, "block_size") != NULL;
+    if (drafter) {
+        add(tensors, "norm.weight", hidden, 0);
+        add(tensors, "hidden_norm.weight", hidden, 0);
+        add(tensors, "fc.weight", hidden, 2 * hidden);
+    } else {
+        add(tensors, "model.norm.weight", hidden, 0);
+        add(tensors, "model.embed_tokens.weight", vocabulary, hidden);
+        add(tensors, "lm_head.weight", vocabulary, hidden);
+    }
+    for (int i = 0; i < number(config, "num_hidden_layers"); i++)
+        add_layer(tensors, drafter ? "" : "model.", i, config);
+    return tensors;
+}
+
+/* The bits of i / 8 for i below 128. */
+static void store(unsigned char *out, size_t i, const char *dtype)
+{
+    float value = (float)i / 8;
+    uint16_t half = bfloat16_from_float(value);
+    if (strcmp(dtype, "F32") == 0) {
+        memcpy(out + 4 * i, &value, 4);
+        return;
+    }
+    if (strcmp(dtype, "F16") == 0) {
+        uint32_t bits;
+        memcpy(&bits, &value, 4);
+        half = (uint16_t)(bits ? (bits >> 13) - (112 << 10) : 0);
+    }
+    memcpy(out + 2 * i, &half, 2);
+}
+
+void model_files_write_weights(const char *folder, const char *name, const json_t *tensors, const char *dtype)
+{
+    size_t size = 0, width = strcmp(dtype, "F32") == 0 ? 4 : 2;
+    unsigned char *data = NULL;
+    json_t *header = json_object(), *shape;
+    const char *tensor;
+    json_object_foreach((json_t *)tensors, tensor, shape)
+    {
+        size_t elements = 1, index;
+        json_t *length;
+        json_array_foreach(shape, index, length) elements *= (size_t)json_integer_value(length);
+        data = xrealloc(data, size + elements * width, 1);
+        for (size_t i = 0; i < elements; i++)
+            store(data + size, i, dtype);
+        json_object_set_new(header, tensor,
+                            json_pack("{s:s, s:O, s:[I,I]}", "dtype", dtype, "shape", shape, "data_offsets",
+                                      (json_int_t)size, (json_int_t)(size + elements * width)));
+        size += elements * width;
+    }
+    char *text = json_dumps(header, 0);
+    write_file(folder, name, text, data, size);
+    free(text);
+    free(data);
+    json_decref(header);
+}
+
+void model_files_write(const char *folder, const json_t *config, const json_t *tensors, const char *dtype)
+{
+    if (config) {
+        char *path = file_join(folder, "config.json"), *text = json_dumps(config, 0);
+        fixture_write(path, text, strlen(text));
+        free(text);
+        free(path);
+    }
+    model_files_write_weights(folder, "model.safetensors", tensors, dtype);
+}
