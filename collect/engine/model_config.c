@@ -90,8 +90,8 @@ static int read_rope(struct config *config, struct error *error)
         return refuse(config, "rope_type", type, "default", error);
     if (config->rotary_factor != 1)
         return refuse(config, "partial_rotary_factor", "not 1", "rotation of the whole head", error);
-    if (!(config->rope_theta >= 1))
-        return fail(error, "%s: \"rope_theta\" is missing or below 1", config->where);
+    if (!(config->rope_theta >= 1 && config->rope_theta <= 1e30))
+        return fail(error, "%s: \"rope_theta\" is missing or not from 1 to 1e30", config->where);
     return 0;
 }
 

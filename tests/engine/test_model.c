@@ -161,8 +161,8 @@ static void refuses_targets_by_key_and_value(void **state)
         {"{'rope_scaling': {'type': 'linear', 'factor': 4.0}}", "\"rope_type\" is linear; supported: default"},
         {"{'rope_parameters': {'rope_type': 'llama3'}}", "\"rope_type\" is llama3; supported: default"},
         {"{'rope_parameters': {'partial_rotary_factor': 0.25}}", "\"partial_rotary_factor\" is not 1"},
-        {"{'rope_theta': null}", "\"rope_theta\" is missing or below 1"},
-        {"{'rope_theta': 0.5}", "\"rope_theta\" is missing or below 1"},
+        {"{'rope_theta': null}", "\"rope_theta\" is missing or not from 1 to 1e30"},
+        {"{'rope_theta': 0.5}", "\"rope_theta\" is missing or not from 1 to 1e30"},
         {"{'use_sliding_window': true, 'sliding_window': 32}", "\"use_sliding_window\" is true; supported: false"},
         {"{'use_sliding_window': false, 'sliding_window': 32}", ""},
         {"{'layer_types': ['full_attention', 'sliding_attention', 'full_attention', 'full_attention', "
