@@ -1,4 +1,4 @@
-#include "collect/plan.h"
+#include "collect/plan_parts.h"
 
 #include "collect/base/json.h"
 
@@ -9,7 +9,7 @@
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
 
-enum { WHERE_SIZE = 512, NAME_LENGTH_MAXIMUM = 64, MIN_BLOCKS_DEFAULT = 3 };
+enum { WHERE_SIZE = PLAN_WHERE_SIZE, NAME_LENGTH_MAXIMUM = 64, MIN_BLOCKS_DEFAULT = 3 };
 
 /* The parts of the file that are read after the top level. */
 struct sections {
@@ -24,8 +24,7 @@ struct numbers {
 
 /* --- small checks ----------------------------------------------------------------------------------------------- */
 
-/* Names become folders, file names and labels. */
-static int check_name(const char *name, const char *where, struct error *error)
+int plan_check_name(const char *name, const char *where, struct error *error)
 {
     size_t length = strlen(name);
     bool good = length > 0 && length <= NAME_LENGTH_MAXIMUM && name[0] != '.';
@@ -37,7 +36,7 @@ static int check_name(const char *name, const char *where, struct error *error)
                 where, name, NAME_LENGTH_MAXIMUM);
 }
 
-static int find_word(const char *word, const char *const *words, int count)
+int plan_find_word(const char *word, const char *const *words, int count)
 {
     for (int i = 0; i < count; i++)
         if (strcmp(words[i], word) == 0)
@@ -45,8 +44,8 @@ static int find_word(const char *word, const char *const *words, int count)
     return -1;
 }
 
-static int refuse_word(const char *word, const char *const *words, int count, const char *where, const char *key,
-                       struct error *error)
+int plan_refuse_word(const char *word, const char *const *words, int count, const char *where, const char *key,
+                     struct error *error)
 {
     char list[256] = "";
     for (int i = 0; i < count; i++)
@@ -121,7 +120,7 @@ static int read_top(struct plan *plan, struct sections *sections, struct error *
         return -1;
     if (!plan->title)
         plan->title = plan->name;
-    return check_name(plan->name, plan->path, error);
+    return plan_check_name(plan->name, plan->path, error);
 }
 
 static int read_source(struct plan *plan, const struct sections *sections, struct error *error)
@@ -144,14 +143,14 @@ static int read_source(struct plan *plan, const struct sections *sections, struc
     engine->device = "auto";
     engine->dtype = "bfloat16";
     kind = json_string_value(json_object_get(sections->source, "kind"));
-    if (kind && find_word(kind, kinds, LENGTH(kinds)) < 0)
-        return refuse_word(kind, kinds, LENGTH(kinds), where, "kind", error);
+    if (kind && plan_find_word(kind, kinds, LENGTH(kinds)) < 0)
+        return plan_refuse_word(kind, kinds, LENGTH(kinds), where, "kind", error);
     if (json_read_fields(sections->source, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error))
         return -1;
-    if (find_word(engine->device, devices, LENGTH(devices)) < 0)
-        return refuse_word(engine->device, devices, LENGTH(devices), where, "device", error);
-    if (find_word(engine->dtype, dtypes, LENGTH(dtypes)) < 0)
-        return refuse_word(engine->dtype, dtypes, LENGTH(dtypes), where, "dtype", error);
+    if (plan_find_word(engine->device, devices, LENGTH(devices)) < 0)
+        return plan_refuse_word(engine->device, devices, LENGTH(devices), where, "device", error);
+    if (plan_find_word(engine->dtype, dtypes, LENGTH(dtypes)) < 0)
+        return plan_refuse_word(engine->dtype, dtypes, LENGTH(dtypes), where, "dtype", error);
     return 0;
 }
 
@@ -167,9 +166,9 @@ static int read_methods(const struct plan *plan, const json_t *array, struct num
         const char *word = json_string_value(json_array_get(array, i));
         if (!word)
             return fail(error, "%s: \"methods\"[%zu] must be a string", plan->path, i);
-        int method = find_word(word, method_names, METHOD_COUNT);
+        int method = plan_find_word(word, method_names, METHOD_COUNT);
         if (method < 0)
-            return refuse_word(word, method_names, METHOD_COUNT, plan->path, "methods", error);
+            return plan_refuse_word(word, method_names, METHOD_COUNT, plan->path, "methods", error);
         if (taken[method])
             return fail(error, "%s: \"methods\" lists \"%s\" twice; remove one", plan->path, word);
         taken[method] = true;
@@ -233,44 +232,9 @@ static int read_sampling(struct plan *plan, const struct sections *sections, str
     return 0;
 }
 
-static int read_workload(struct plan *plan, const json_t *object, struct error *error)
-{
-    struct plan_workload *workload = &plan->workloads[plan->workload_count];
-    const json_t *context = NULL;
-    char where[WHERE_SIZE];
-    snprintf(where, sizeof where, "%s: workloads[%d]", plan->path, plan->workload_count);
-    const struct json_field fields[] = {
-        {"name", JSON_FIELD_STRING, &workload->name, true, 0, 0},
-        {"prompts", JSON_FIELD_STRING, &workload->prompts, true, 0, 0},
-        {"count", JSON_FIELD_INT, &workload->count, false, 0, 1000000},
-        {"max_new_tokens", JSON_FIELD_INT, &workload->max_new_tokens, true, 2, 1 << 20},
-        {"ignore_eos", JSON_FIELD_BOOL, &workload->ignore_eos, false, 0, 0},
-        {"context", JSON_FIELD_ANY, &context, false, 0, 0},
-        {0},
-    };
-    if (json_read_fields(object, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error) ||
-        check_name(workload->name, where, error))
-        return -1;
-    if (context)
-        return fail(error, "%s: \"context\" must be null; this version fills no prompt up", where);
-    if (plan_find_workload(plan, workload->name))
-        return fail(error, "%s: the name \"%s\" is taken; give each workload its own", where, workload->name);
-    plan->workload_count++;
-    return 0;
-}
-
 static int read_workloads(struct plan *plan, const struct sections *sections, struct error *error)
 {
-    size_t count = json_array_size(sections->workloads);
-    if (!count)
-        return fail(error, "%s: \"workloads\" is empty; describe at least one", plan->path);
-    if (count > PLAN_WORKLOADS_MAXIMUM)
-        return fail(error, "%s: %zu workloads; a plan may have up to %d", plan->path, count, PLAN_WORKLOADS_MAXIMUM);
-    plan->workloads = xcalloc(count, sizeof *plan->workloads);
-    for (size_t i = 0; i < count; i++)
-        if (read_workload(plan, json_array_get(sections->workloads, i), error))
-            return -1;
-    return 0;
+    return plan_read_workloads(plan, sections->workloads, error);
 }
 
 /* Whether the plan has an arm that the tables call so. */

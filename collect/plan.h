@@ -3,6 +3,7 @@
 #define COLLECT_PLAN_H
 
 #include "collect/base/error.h"
+#include "collect/prompt.h"
 #include "collect/record/arm.h"
 #include "collect/record/rule.h"
 
@@ -18,6 +19,10 @@ struct plan_workload {
     const char *name;
     const char *prompts; /* path of a prompt file */
     int count;           /* the first so many prompts of the file; 0: all */
+    enum prompt_template template;
+    enum prompt_chat chat;
+    int context_tokens; /* every prompt is filled up to so many tokens; 0: as long as it is */
+    const char *corpus; /* path of the text that fills; NULL where nothing is filled */
     int max_new_tokens;
     bool ignore_eos;
 };

@@ -32,9 +32,15 @@ struct source_class {
      * do not fit the model's context. */
     int (*check_request)(struct source *source, const struct request *request, struct error *error);
 
-    /* What hashes cover of the source, and what the report prints: model files with their hashes, dtype, device. With an arm: all that
-     * the arm's cells depend on. arm NULL: what every arm shares, which is what arms must agree in to be compared. A new
-     * reference. */
+    /* The text with filler put in before its byte `at`: as much of the end of `corpus` (over and over where it is too
+     * short) as makes the whole exactly `tokens` tokens. free() it. NULL and the numbers where the text alone has more,
+     * or where no cut of the corpus fits. A source that cannot count tokens lacks the operation. */
+    char *(*fill)(struct source *source, const char *text, size_t at, const char *corpus, int tokens,
+                  struct error *error);
+
+    /* What hashes cover of the source, and what the report prints: model files with their hashes, dtype, device. With
+     * an arm: all that the arm's cells depend on. arm NULL: what every arm shares, which is what arms must agree in to
+     * be compared. A new reference. */
     json_t *(*describe)(struct source *source, const struct arm *arm);
 
     /* Readies the arm: weights, memory, warm code. `memory` receives the memory plan (a new reference). */

@@ -10,14 +10,42 @@ enum { CELL_KEY_COUNT = sizeof cell_keys / sizeof *cell_keys };
 
 /* --- prompts ---------------------------------------------------------------------------------------------------- */
 
-static int select_prompts(const struct plan_workload *workload, struct prompts *prompts, struct error *error)
+static int fill_prompts(const struct plan_workload *workload, struct source *source, struct prompts *prompts,
+                        struct error *error)
+{
+    if (!source->class->fill)
+        return fail(error, "workload \"%s\": a source of kind \"%s\" cannot fill prompts up; remove \"context\"",
+                    workload->name, source->class->kind);
+    char *corpus = prompt_read_corpus(workload->corpus, error);
+    int used = workload->count ? workload->count : prompts->count, result = corpus ? 0 : -1;
+    for (int i = 0; !result && i < used; i++) {
+        struct prompt *prompt = &prompts->items[i];
+        struct error reason = {0};
+        char *text =
+            source->class->fill(source, prompt->text, prompt->fill_at, corpus, workload->context_tokens, &reason);
+        if (!text) {
+            result = fail(error, "%s: prompt \"%s\": %s", workload->prompts, prompt->id, reason.message);
+            break;
+        }
+        free(prompt->text);
+        prompt->text = text;
+    }
+    free(corpus);
+    return result;
+}
+
+/* Reads the workload's prompts and makes of them what the model is given. */
+static int select_prompts(const struct plan_workload *workload, struct source *source, struct prompts *prompts,
+                          struct error *error)
 {
     if (prompt_read_file(workload->prompts, prompts, error))
         return -1;
     if (workload->count > prompts->count)
         return fail(error, "%s: %d prompts, but workload \"%s\" asks for %d; lower its \"count\" or add prompts",
                     workload->prompts, prompts->count, workload->name, workload->count);
-    return 0;
+    if (prompt_apply(prompts, workload->template, workload->chat, workload->prompts, error))
+        return -1;
+    return workload->context_tokens ? fill_prompts(workload, source, prompts, error) : 0;
 }
 
 int subject_prompt_count(const struct subject *subject, int workload)
@@ -84,6 +112,12 @@ static json_t *describe_workload(const struct subject *subject, int workload)
     hash_prompts(subject, workload, hash);
     json_set(object, "prompts_sha256", json_text(hash));
     json_set(object, "prompts", json_integer(subject_prompt_count(subject, workload)));
+    if (settings->template != PROMPT_TEMPLATE_PLAIN)
+        json_set(object, "template", json_text(prompt_template_names[settings->template]));
+    if (settings->chat != PROMPT_CHAT_NONE)
+        json_set(object, "chat", json_text(prompt_chat_names[settings->chat]));
+    if (settings->context_tokens)
+        json_set(object, "context_tokens", json_integer(settings->context_tokens));
     json_set(object, "max_new_tokens", json_integer(settings->max_new_tokens));
     json_set(object, "ignore_eos", json_boolean(settings->ignore_eos));
     return object;
@@ -171,7 +205,7 @@ static int read_prompts(struct subject *subject, struct error *error)
     const struct plan *plan = subject->plan;
     subject->prompts = xcalloc((size_t)plan->workload_count, sizeof *subject->prompts);
     for (int w = 0; w < plan->workload_count; w++)
-        if (select_prompts(&plan->workloads[w], &subject->prompts[w], error))
+        if (select_prompts(&plan->workloads[w], subject->source, &subject->prompts[w], error))
             return -1;
     return 0;
 }

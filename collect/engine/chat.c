@@ -27,7 +27,7 @@ static const char *skip_thoughts(const char *content)
     return answer == content ? content : answer + strspn(answer, "\n");
 }
 
-char *chat_format(const struct chat_message *messages, int count, bool thinking)
+char *chat_format(const struct chat_message *messages, int count, bool thinking, size_t *user_at)
 {
     char *text = NULL;
     size_t size;
@@ -35,10 +35,14 @@ char *chat_format(const struct chat_message *messages, int count, bool thinking)
     if (!stream)
         die("out of memory: a chat of %d messages", count);
     int last_user = find_last_user(messages, count);
+    bool met_user = false;
     for (int i = 0; i < count; i++) {
         bool past = messages[i].role == CHAT_ASSISTANT && i < last_user;
-        fprintf(stream, "<|im_start|>%s\n%s<|im_end|>\n", role_names[messages[i].role],
-                past ? skip_thoughts(messages[i].content) : messages[i].content);
+        fprintf(stream, "<|im_start|>%s\n", role_names[messages[i].role]);
+        if (user_at && messages[i].role == CHAT_USER && !met_user)
+            *user_at = (size_t)ftell(stream);
+        met_user |= messages[i].role == CHAT_USER;
+        fprintf(stream, "%s<|im_end|>\n", past ? skip_thoughts(messages[i].content) : messages[i].content);
     }
     fprintf(stream, "<|im_start|>assistant\n%s", thinking ? "" : "<think>\n\n</think>\n\n");
     if (fclose(stream))

@@ -3,6 +3,7 @@
 #define COLLECT_ENGINE_CHAT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT };
 
@@ -14,7 +15,8 @@ struct chat_message {
 
 /* The messages in order, then the opening of the assistant's answer; no system message is invented. Thoughts in the
  * assistant's answers (all up to "</think>") that stand before the last user message are left out. thinking false: the
- * answer opens with an empty think block, so that the model answers at once. free() the text. */
-char *chat_format(const struct chat_message *messages, int count, bool thinking);
+ * answer opens with an empty think block, so that the model answers at once. user_at (may be NULL): where in the text
+ * the content of the first user message begins; left alone where there is none. free() the text. */
+char *chat_format(const struct chat_message *messages, int count, bool thinking, size_t *user_at);
 
 #endif

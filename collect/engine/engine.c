@@ -4,6 +4,7 @@
 #include "collect/base/file.h"
 #include "collect/base/json.h"
 #include "collect/engine/decode.h"
+#include "collect/engine/fill.h"
 #include "collect/engine/tokenizer.h"
 
 #include <math.h>
@@ -89,6 +90,12 @@ int engine_encode(const struct engine *engine, const char *text, int **ids, stru
                         engine->target->folder, engine->target->vocabulary_size);
         }
     return count;
+}
+
+char *engine_fill(const struct engine *engine, const char *text, size_t at, const char *corpus, int tokens,
+                  struct error *error)
+{
+    return fill_text(engine->tokenizer, text, at, corpus, tokens, error);
 }
 
 int engine_position_limit(const struct engine *engine)

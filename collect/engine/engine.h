@@ -20,6 +20,11 @@ void engine_close(struct engine *engine);
 /* A prompt's tokens, in *ids (free() it): their number, or -1. */
 int engine_encode(const struct engine *engine, const char *text, int **ids, struct error *error);
 
+/* The text with so much of the end of `corpus` before its byte `at` that it has exactly `tokens` tokens: see struct
+ * source_class. free() it; NULL and a message where that cannot be. */
+char *engine_fill(const struct engine *engine, const char *text, size_t at, const char *corpus, int tokens,
+                  struct error *error);
+
 /* The target's max_position_embeddings. */
 int engine_position_limit(const struct engine *engine);
 

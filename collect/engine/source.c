@@ -34,6 +34,12 @@ static int check_request(struct source *source, const struct request *request, s
     return count;
 }
 
+static char *fill(struct source *source, const char *text, size_t at, const char *corpus, int tokens,
+                  struct error *error)
+{
+    return engine_fill(((struct engine_source *)source)->engine, text, at, corpus, tokens, error);
+}
+
 static json_t *describe(struct source *source, const struct arm *arm)
 {
     struct error error = {0};
@@ -117,6 +123,7 @@ static void close_source(struct source *source)
 static const struct source_class engine_source_class = {
     .kind = "engine",
     .check_request = check_request,
+    .fill = fill,
     .describe = describe,
     .load = load,
     .run = run,

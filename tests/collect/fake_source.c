@@ -21,6 +21,19 @@ static int check_request(struct source *source, const struct request *request, s
     return tokens;
 }
 
+/* A byte is a token here too. */
+static char *fill(struct source *source, const char *text, size_t at, const char *corpus, int tokens,
+                  struct error *error)
+{
+    (void)source;
+    size_t length = strlen(text), room = (size_t)tokens - length;
+    if (length > (size_t)tokens || room > strlen(corpus)) {
+        fail(error, "%zu tokens and %zu of filler do not make %d", length, strlen(corpus), tokens);
+        return NULL;
+    }
+    return xformat("%.*s%s%s", (int)at, text, corpus + strlen(corpus) - room, text + at);
+}
+
 static json_t *describe(struct source *source, const struct arm *arm)
 {
     json_t *description = json_object();
@@ -114,6 +127,13 @@ static void do_close(struct source *source)
 
 void fake_source_init(struct fake_source *source)
 {
-    static const struct source_class class = {"fake", check_request, describe, load, run, audit, do_close};
+    static const struct source_class class = {.kind = "fake",
+                                              .check_request = check_request,
+                                              .fill = fill,
+                                              .describe = describe,
+                                              .load = load,
+                                              .run = run,
+                                              .audit = audit,
+                                              .close = do_close};
     *source = (struct fake_source){.base = {&class}, .context = 1000, .weights = "0123"};
 }

@@ -109,6 +109,24 @@ static void fills_in_what_is_left_out(void **state)
     plan_free(&plan);
 }
 
+static void takes_what_is_put_around_prompts(void **state)
+{
+    (void)state;
+    struct plan plan;
+    read_good("{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 9, 'context': null}, {'name': 'b', "
+              "'prompts': 'p', 'max_new_tokens': 9, 'template': 'swe-bench', 'chat': 'no-thinking', 'context': "
+              "{'tokens': 4096, 'corpus': 'c.txt'}}]}",
+              &plan);
+    assert_int_equal(plan.workloads[0].template, PROMPT_TEMPLATE_PLAIN);
+    assert_int_equal(plan.workloads[0].chat, PROMPT_CHAT_NONE);
+    assert_int_equal(plan.workloads[0].context_tokens, 0);
+    assert_int_equal(plan.workloads[1].template, PROMPT_TEMPLATE_SWE_BENCH);
+    assert_int_equal(plan.workloads[1].chat, PROMPT_CHAT_NO_THINKING);
+    assert_int_equal(plan.workloads[1].context_tokens, 4096);
+    assert_string_equal(plan.workloads[1].corpus, "c.txt");
+    plan_free(&plan);
+}
+
 static void takes_thresholds(void **state)
 {
     (void)state;
@@ -164,7 +182,16 @@ static void refuses_with_one_clear_line(void **state)
         {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 1}]}",
          "workloads[0]: \"max_new_tokens\" is 1; it must be from 2 to 1048576"},
         {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 9, 'context': 4096}]}",
-         "workloads[0]: \"context\" must be null; this version fills no prompt up"},
+         "workloads[0]: \"context\" must be an object"},
+        {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 9, 'context': {'tokens': 4096}}]}",
+         "workloads[0]: context: \"corpus\" is missing; it must be a string"},
+        {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 9, 'context': {'tokens': 0, 'corpus': 'c'}}]}",
+         "workloads[0]: context: \"tokens\" is 0; it must be from 1 to 16777216"},
+        {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 9, 'template': 'maths'}]}",
+         "workloads[0]: \"template\" is \"maths\"; it must be one of \"plain\", \"math\", \"humaneval\", \"mbpp\", "
+         "\"alpaca\", \"swe-bench\""},
+        {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 9, 'chat': 'yes'}]}",
+         "workloads[0]: \"chat\" is \"yes\"; it must be one of \"none\", \"thinking\", \"no-thinking\""},
         {"{'headline': {'comparisons': [['b32', 'auto']]}}",
          "headline: comparisons[0] names \"b32\", which the plan does not measure"},
         {"{'headline': {'comparisons': [['b16', 'auto'], ['auto', 'b16']]}}",
@@ -281,6 +308,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_the_demo_plan),
         cmocka_unit_test(fills_in_what_is_left_out),
+        cmocka_unit_test(takes_what_is_put_around_prompts),
         cmocka_unit_test(takes_thresholds),
         cmocka_unit_test(refuses_with_one_clear_line),
         cmocka_unit_test(refuses_a_file_that_is_not_there),

@@ -11,7 +11,7 @@
 
 static void expect(const struct chat_message *messages, int count, bool thinking, const char *expected)
 {
-    char *text = chat_format(messages, count, thinking);
+    char *text = chat_format(messages, count, thinking, NULL);
     assert_string_equal(text, expected);
     free(text);
 }
@@ -35,8 +35,20 @@ static void leaves_out_past_thoughts(void **state)
            "<|im_start|>user\nSay </think><|im_end|>\n<|im_start|>assistant\n");
 }
 
+static void says_where_the_user_begins(void **state)
+{
+    (void)state;
+    const struct chat_message messages[] = {
+        {CHAT_SYSTEM, "<|im_start|>user\n"}, {CHAT_USER, "Hi"}, {CHAT_ASSISTANT, "Yes?"}, {CHAT_USER, "Go"}};
+    size_t at = 0;
+    char *text = chat_format(messages, 4, true, &at);
+    assert_memory_equal(text + at, "Hi<|im_end|>\n<|im_start|>assistant\nYes?", 30);
+    free(text);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(opens_the_answer), cmocka_unit_test(leaves_out_past_thoughts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(opens_the_answer), cmocka_unit_test(leaves_out_past_thoughts),
+                                       cmocka_unit_test(says_where_the_user_begins)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,21 @@
+/* What the parts of the plan's reader share; plan.c and plan_workload.c alone use it. */
+#ifndef COLLECT_PLAN_PARTS_H
+#define COLLECT_PLAN_PARTS_H
+
+#include "collect/plan.h"
+
+#define PLAN_WHERE_SIZE 512
+
+/* Names become folders, file names and labels. */
+int plan_check_name(const char *name, const char *where, struct error *error);
+
+/* The place of `word` among words[count], or -1. */
+int plan_find_word(const char *word, const char *const *words, int count);
+
+/* -1, and a message that lists the words. */
+int plan_refuse_word(const char *word, const char *const *words, int count, const char *where, const char *key,
+                     struct error *error);
+
+int plan_read_workloads(struct plan *plan, const json_t *workloads, struct error *error);
+
+#endif
