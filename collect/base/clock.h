@@ -15,7 +15,7 @@ int64_t clock_wall_s(void);
 /* Writes "2026-11-29T17:35:51Z" into text[CLOCK_UTC_SIZE] and answers it. */
 const char *clock_format_utc(int64_t wall_s, char *text);
 
-/* The inverse; answers -1 where `text` is not of that form. */
+/* The inverse; answers -1 where `text` is not of that form, no such time exists, or it lies before 1970. */
 int64_t clock_parse_utc(const char *text);
 
 #endif

@@ -18,7 +18,8 @@ struct error {
     char message[ERROR_MESSAGE_SIZE];
 };
 
-/* Fills `error` unless it already holds a message. Always answers -1. */
+/* Fills `error` unless it already holds a message. Always answers -1. The message is one line of UTF-8, whatever it
+ * quotes: control characters become spaces, other bytes '?', and what is too long is cut. */
 int fail(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Like fail(), with ": " and errno's text added. */

@@ -9,46 +9,65 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-char *file_read(const char *path, size_t limit, size_t *size, struct error *error)
+int file_open(const char *path, size_t *size, struct error *error)
 {
-    char *bytes = NULL;
     struct stat status;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0 || fstat(descriptor, &status)) {
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (descriptor < 0 || fstat(descriptor, &status))
         fail_errno(error, "%s: cannot open", path);
-        goto out;
+    else if (!S_ISREG(status.st_mode))
+        fail(error, "%s: not a file%s", path, S_ISDIR(status.st_mode) ? ", but a folder" : "");
+    else {
+        if (size)
+            *size = (size_t)status.st_size;
+        return descriptor;
     }
-    if (!S_ISREG(status.st_mode)) {
-        fail(error, "%s: not a file", path);
-        goto out;
-    }
-    if ((uintmax_t)status.st_size > limit) {
-        fail(error, "%s: %jd bytes, more than the %zu this kind of file may have", path, (intmax_t)status.st_size,
-             limit);
-        goto out;
-    }
-    size_t capacity = (size_t)status.st_size, used = 0;
-    bytes = xmalloc(capacity + 1);
-    while (used < capacity) {
-        ssize_t got = read(descriptor, bytes + used, capacity - used);
+    if (descriptor >= 0)
+        close(descriptor);
+    return -1;
+}
+
+/* Reads up to `size` bytes, fewer where the file ends before. Answers how many, or -1. */
+static ssize_t read_all(int descriptor, char *bytes, size_t size)
+{
+    size_t used = 0;
+    while (used < size) {
+        ssize_t got = read(descriptor, bytes + used, size - used);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0) {
-            fail_errno(error, "%s: cannot read", path);
-            free(bytes);
-            bytes = NULL;
-            goto out;
-        }
+        if (got < 0)
+            return -1;
         if (got == 0)
             break;
         used += (size_t)got;
     }
+    return (ssize_t)used;
+}
+
+char *file_read(const char *path, size_t limit, size_t *size, struct error *error)
+{
+    size_t capacity;
+    char *bytes = NULL;
+    int descriptor = file_open(path, &capacity, error);
+    if (descriptor < 0)
+        return NULL;
+    if (capacity > limit) {
+        fail(error, "%s: %zu bytes, more than the %zu this kind of file may have", path, capacity, limit);
+        goto out;
+    }
+    bytes = xmalloc(capacity + 1);
+    ssize_t used = read_all(descriptor, bytes, capacity);
+    if (used < 0) {
+        fail_errno(error, "%s: cannot read", path);
+        free(bytes);
+        bytes = NULL;
+        goto out;
+    }
     bytes[used] = '\0';
     if (size)
-        *size = used;
+        *size = (size_t)used;
 out:
-    if (descriptor >= 0)
-        close(descriptor);
+    close(descriptor);
     return bytes;
 }
 
@@ -120,21 +139,30 @@ int file_append_line(int descriptor, const char *path, const char *line, struct 
     return result;
 }
 
+static int make_one_folder(const char *path, struct error *error)
+{
+    struct stat status;
+    if (mkdir(path, 0777) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return fail_errno(error, "%s: cannot make the folder", path);
+    if (stat(path, &status) || !S_ISDIR(status.st_mode))
+        return fail(error, "%s: cannot make the folder: a file has its name", path);
+    return 0;
+}
+
 int file_make_folder(const char *path, struct error *error)
 {
     char *copy = xstrdup(path);
     int result = 0;
-    for (char *slash = copy + 1; !result && slash; slash = slash ? slash + 1 : NULL) {
-        slash = strchr(slash, '/');
-        if (slash)
-            *slash = '\0';
-        if (mkdir(copy, 0777) && errno != EEXIST)
-            result = fail_errno(error, "%s: cannot make the folder", copy);
-        if (slash)
-            *slash = '/';
-        else
-            break;
-    }
+    for (char *at = copy; !result && *at; at++)
+        if (*at == '/' && at > copy) {
+            *at = '\0';
+            result = make_one_folder(copy, error);
+            *at = '/';
+        }
+    if (!result)
+        result = make_one_folder(path, error);
     free(copy);
     return result;
 }
@@ -172,9 +200,9 @@ void file_hash_bytes(const void *bytes, size_t size, char *hex)
 
 int file_hash(const char *path, char *hex, struct error *error)
 {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = file_open(path, NULL, error);
     if (descriptor < 0)
-        return fail_errno(error, "%s: cannot open", path);
+        return -1;
     enum { PIECE = 1 << 20 };
     char *piece = xmalloc(PIECE);
     EVP_MD_CTX *context = digest_begin();

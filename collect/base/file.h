@@ -10,6 +10,10 @@
 
 #define FILE_HASH_SIZE 65 /* 64 hexadecimal digits of a SHA-256, and the end */
 
+/* A descriptor for reading a regular file, and its size in *size (may be NULL). Folders, devices and pipes are refused,
+ * without waiting for a pipe's writer. */
+int file_open(const char *path, size_t *size, struct error *error);
+
 /* The whole file, with a NUL behind it; *size (may be NULL) without that NUL. free() it. NULL and a message where it
  * cannot be read or is larger than `limit` bytes. */
 char *file_read(const char *path, size_t limit, size_t *size, struct error *error);
@@ -21,7 +25,7 @@ int file_write_whole(const char *path, const void *bytes, size_t size, struct er
 /* Appends one line by one write, and fsyncs. `line` has no newline of its own. */
 int file_append_line(int descriptor, const char *path, const char *line, struct error *error);
 
-/* Makes the folder and those above it. */
+/* Makes the folder and those above it. A file of that name is an error. */
 int file_make_folder(const char *path, struct error *error);
 
 bool file_exists(const char *path);

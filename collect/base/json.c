@@ -154,7 +154,12 @@ int json_read_fields(const json_t *object, const char *where, const struct json_
 
 json_t *json_read_text(const char *text, size_t size, const char *where, struct error *error)
 {
+    static const char mark[] = "\xEF\xBB\xBF"; /* a byte order mark, as editors under Windows write it */
     json_error_t reason;
+    if (size >= strlen(mark) && memcmp(text, mark, strlen(mark)) == 0) {
+        text += strlen(mark);
+        size -= strlen(mark);
+    }
     json_t *value = json_loadb(text, size, JSON_REJECT_DUPLICATES, &reason);
     if (!value)
         fail(error, "%s: line %d, column %d: %s", where, reason.line, reason.column, reason.text);

@@ -40,7 +40,8 @@ int json_read_fields(const json_t *object, const char *where, const struct json_
 /* The whole file as one JSON value, duplicates of keys refused. A new reference, or NULL. */
 json_t *json_read_file(const char *path, struct error *error);
 
-/* One line or buffer; `where` stands before Jansson's message. A new reference, or NULL. */
+/* One line or buffer; a UTF-8 byte order mark before it is passed over. `where` stands before Jansson's message. A new
+ * reference, or NULL. */
 json_t *json_read_text(const char *text, size_t size, const char *where, struct error *error);
 
 /* Compact, keys sorted: the canonical form that hashes are made of. free() it. */
