@@ -37,7 +37,7 @@ char *chat_format(const struct chat_message *messages, int count, bool thinking,
     int last_user = find_last_user(messages, count);
     bool met_user = false;
     for (int i = 0; i < count; i++) {
-        bool past = messages[i].role == CHAT_ASSISTANT && i < last_user;
+        bool past = i < last_user && messages[i].role == CHAT_ASSISTANT;
         fprintf(stream, "<|im_start|>%s\n", role_names[messages[i].role]);
         if (user_at && messages[i].role == CHAT_USER && !met_user)
             *user_at = (size_t)ftell(stream);

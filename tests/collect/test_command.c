@@ -2,9 +2,9 @@
 
 #include "collect/base/error.h"
 #include "collect/base/file.h"
+#include "tests/collect/call.h"
 #include "tests/record/fixture.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,51 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
-
-typedef int command(int argc, char **argv);
-
-static int redirect(int descriptor, const char *path)
-{
-    int former = dup(descriptor), file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0666);
-    dup2(file, descriptor);
-    close(file);
-    return former;
-}
-
-static void restore(int descriptor, int former)
-{
-    dup2(former, descriptor);
-    close(former);
-}
-
-/* Calls the command with up to four arguments (NULL ends them); what it wrote to both streams is in *said. */
-static int call(const char *folder, command *run, const char *const *arguments, char **said)
-{
-    char *argv[6] = {"command"}, *path = file_join(folder, "said.txt");
-    int argc = 1;
-    for (; arguments[argc - 1]; argc++)
-        argv[argc] = (char *)arguments[argc - 1];
-    fflush(stdout);
-    int output = redirect(STDOUT_FILENO, path), errors = dup(STDERR_FILENO);
-    dup2(STDOUT_FILENO, STDERR_FILENO);
-    int exit_code = run(argc, argv);
-    fflush(stdout);
-    fflush(stderr);
-    restore(STDOUT_FILENO, output);
-    restore(STDERR_FILENO, errors);
-    *said = fixture_read(path, NULL);
-    free(path);
-    return exit_code;
-}
 
 static void answers_wrong_calls_with_one_line(void **state)
 {
     (void)state;
     static const struct {
-        command *run;
+        command_function *run;
         const char *arguments[5];
         int exit_code;
         const char *said;
@@ -92,7 +55,7 @@ static void answers_wrong_calls_with_one_line(void **state)
     char *folder = fixture_make_folder();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *said;
-        assert_int_equal(call(folder, cases[i].run, cases[i].arguments, &said), cases[i].exit_code);
+        assert_int_equal(call_command(folder, cases[i].run, cases[i].arguments, &said), cases[i].exit_code);
         assert_string_equal(said, cases[i].said);
         free(said);
     }
@@ -120,7 +83,7 @@ static void shows_arms_by_blocks_and_what_is_wrong(void **state)
     char *plan = fixture_read("data/plans/tiny.json", &size), *path = xformat("%s/tiny/plan.json", folder);
     fixture_write(path, plan, size);
     const char *arguments[] = {"--runs", folder, "tiny", NULL};
-    assert_int_equal(call(folder, command_status, arguments, &said), 0);
+    assert_int_equal(call_command(folder, command_status, arguments, &said), 0);
     assert_non_null(strstr(said, "tiny: A small plan for tests; 3 attempts\n"));
     assert_non_null(strstr(said, "\nblock              1   2   3\n"
                                  "tp1-auto           .   .   .\n"
