@@ -1,6 +1,7 @@
 #include "render/summary.h"
 
 #include "collect/base/json.h"
+#include "collect/record/attempt.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -237,10 +238,10 @@ static int check_blocks(const json_t *blocks, const char *where, const char *key
     for (size_t i = 0; i < json_array_size(blocks); i++) {
         const json_t *block = json_array_get(blocks, i);
         const json_t *value = json_object_get(block, numbered ? "log_ratio" : "rule");
-        if (!json_is_integer(json_object_get(block, "block")) ||
-            !(numbered ? json_is_number(value) : json_is_string(value)))
-            return fail(error, "%s: %s[%zu] must have \"block\" and \"%s\"; run analyze again", where, key, i,
-                        numbered ? "log_ratio" : "rule");
+        json_int_t number = json_integer_value(json_object_get(block, "block"));
+        if (number < 1 || number > ATTEMPT_BLOCK_MAXIMUM || !(numbered ? json_is_number(value) : json_is_string(value)))
+            return fail(error, "%s: %s[%zu] must have \"block\", from 1 to %d, and \"%s\"; run analyze again", where,
+                        key, i, ATTEMPT_BLOCK_MAXIMUM, numbered ? "log_ratio" : "rule");
     }
     return 0;
 }
@@ -334,7 +335,7 @@ static int read_plan(const json_t *object, const char *path, struct summary *sum
 {
     char *where = xformat("%s: \"plan\"", path);
     const struct json_field fields[] = {
-        {"blocks", JSON_FIELD_INT, &summary->blocks, true, 0, 1e6},
+        {"blocks", JSON_FIELD_INT, &summary->blocks, true, 0, ATTEMPT_BLOCK_MAXIMUM},
         {"seed", JSON_FIELD_INT64, &summary->seed, false, 0, 0},
         {"warmup", JSON_FIELD_INT, &summary->warmup, false, 0, 1e6},
         {"min_blocks", JSON_FIELD_INT, &summary->min_blocks, false, 0, 1e6},

@@ -11,7 +11,7 @@
 
 #define FILE_LIMIT ((size_t)1 << 30)
 #define LINE_LIMIT ((size_t)64 << 20)
-#define COUNT_MAXIMUM 1000000 /* of blocks, tries and positions */
+#define COUNT_MAXIMUM 1000000 /* of positions, ranks and requests at once */
 #define WORKLOADS_MAXIMUM 256
 
 /* --- the header --------------------------------------------------------------------------------------------------- */
@@ -80,8 +80,8 @@ static int read_header(json_t *line, const char *where, struct attempt *attempt,
         {"schema", JSON_FIELD_STRING, &schema, .required = true},
         {"id", JSON_FIELD_STRING, &id, .required = true},
         {"arm", JSON_FIELD_OBJECT, &arm, .required = true},
-        {"block", JSON_FIELD_INT, &attempt->block, true, 1, COUNT_MAXIMUM},
-        {"try", JSON_FIELD_INT, &attempt->try_number, true, 1, COUNT_MAXIMUM},
+        {"block", JSON_FIELD_INT, &attempt->block, true, 1, ATTEMPT_BLOCK_MAXIMUM},
+        {"try", JSON_FIELD_INT, &attempt->try_number, true, 1, ATTEMPT_TRY_MAXIMUM},
         {"position", JSON_FIELD_INT, &attempt->position, false, 1, COUNT_MAXIMUM},
         {"started", JSON_FIELD_STRING, &started, .required = true},
         {"boot_id", JSON_FIELD_STRING, &boot_id},

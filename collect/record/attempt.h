@@ -15,6 +15,8 @@
 
 #define ATTEMPT_SCHEMA "cleanslate.attempt/1"
 #define ATTEMPT_ABSENT (-1)
+#define ATTEMPT_BLOCK_MAXIMUM 1000 /* a plan has no more: tables have a column for each */
+#define ATTEMPT_TRY_MAXIMUM 1000000
 
 enum stage { STAGE_DRAFT, STAGE_BUILD, STAGE_VERIFY, STAGE_COMMIT, STAGE_COUNT };
 extern const char *const stage_names[STAGE_COUNT];

@@ -28,7 +28,8 @@ static bool parse_file_name(const char *name, struct place *place)
 {
     int block, try_number;
     char canonical[64];
-    if (sscanf(name, "%9d-%9d.jsonl", &block, &try_number) != 2 || block < 1 || try_number < 1)
+    if (sscanf(name, "%9d-%9d.jsonl", &block, &try_number) != 2 || block < 1 || block > ATTEMPT_BLOCK_MAXIMUM ||
+        try_number < 1 || try_number > ATTEMPT_TRY_MAXIMUM)
         return false;
     snprintf(canonical, sizeof canonical, "%d-%d.jsonl", block, try_number);
     if (strcmp(canonical, name) != 0)

@@ -135,9 +135,10 @@ static void test_other_files_are_passed_over(void **state)
 {
     (void)state;
     write_attempt("tp1-auto", 1, 1, "complete");
-    static const char *const names[] = {"notes.txt", "1-1.jsonl.4711.tmp", "1-2.json",           "01-1.jsonl",
-                                        "0-1.jsonl", "-1-1.jsonl",         "1-1-1.jsonl",        "1.jsonl",
-                                        "1-x.jsonl", ".1-2.jsonl",         "99999999999-1.jsonl"};
+    static const char *const names[] = {
+        "notes.txt",           "1-1.jsonl.4711.tmp", "1-2.json",          "01-1.jsonl",     "0-1.jsonl",
+        "-1-1.jsonl",          "1-1-1.jsonl",        "1.jsonl",           "1-x.jsonl",      ".1-2.jsonl",
+        "99999999999-1.jsonl", "1001-1.jsonl",       "999999999-1.jsonl", "1-1000001.jsonl"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         write_bytes("tp1-auto", names[i], "nonsense\n");
     write_bytes("old", "1-1.jsonl", "nonsense\n");

@@ -80,7 +80,11 @@ static void test_damage_is_told_in_one_line(void **state)
                  "cells[3]: \"arms\" has no arm \"tp1-liner\"");
     check_damage("\"tokens_per_s\": {\"value\": 1", "\"tokens_per_s\": {\"value\": 9", "outside its own interval");
     check_damage("\"log_ratio\": 0", "\"log_ratio\": \"x\", \"y\": 0",
-                 "blocks[0] must have \"block\" and \"log_ratio\"");
+                 "blocks[0] must have \"block\", from 1 to 1000, and \"log_ratio\"");
+    check_damage("\"block\": 1,", "\"block\": 2147483647,", "blocks[0] must have \"block\", from 1 to 1000,");
+    check_damage("\"block\": 1,", "\"block\": 0,", "blocks[0] must have \"block\", from 1 to 1000,");
+    check_damage("\"plan\": {\"blocks\": 6", "\"plan\": {\"blocks\": 1001",
+                 "\"blocks\" is 1001; it must be from 0 to 1000");
     check_damage("\"accepted_histogram\": [0", "\"accepted_histogram\": [-1", "must hold counts of rounds");
 }
 
