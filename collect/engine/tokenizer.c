@@ -115,6 +115,8 @@ static int encode_pieces(struct encoding *encoding, const char *text, size_t siz
             return fail(encoding->error, "cannot split the text by the tokenizer's pattern: %s", (const char *)reason);
         }
         size_t start = span[0], end = span[1];
+        if (start < done || end <= start)
+            return fail(encoding->error, "the tokenizer's pattern matches backwards, which is not supported");
         if (encode_piece(encoding, text + done, start - done, pattern + 1) ||
             encode_piece(encoding, text + start, end - start, pattern + 1))
             return -1;

@@ -61,12 +61,16 @@ static int compile_pattern(struct tokenizer_reader *reader, const char *pattern,
     if (repeats_interval(pattern))
         return fail(reader->error, "%s: the pattern has a \"+\" behind an interval in it, which is not supported",
                     where);
+    struct tokenizer *tokenizer = reader->tokenizer;
+    if (tokenizer->pattern_count == TOKENIZER_PATTERNS_MAXIMUM)
+        return fail(reader->error, "%s: more than %d patterns are not supported", where, TOKENIZER_PATTERNS_MAXIMUM);
     char *translated = translate_pattern(pattern);
     int number;
     PCRE2_SIZE offset;
-    /* ^ and $ stand for lines there: PCRE2_MULTILINE. */
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED,
-                                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &number, &offset, NULL);
+    /* ^ and $ stand for lines there: PCRE2_MULTILINE. \C would cut a character into bytes. */
+    pcre2_code *code =
+        pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED,
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &number, &offset, NULL);
     free(translated);
     if (!code) {
         PCRE2_UCHAR reason[128];
@@ -75,7 +79,6 @@ static int compile_pattern(struct tokenizer_reader *reader, const char *pattern,
     }
     /* Without the just-in-time compiler the pattern is interpreted: slower, the same result. */
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
-    struct tokenizer *tokenizer = reader->tokenizer;
     tokenizer->patterns =
         xrealloc(tokenizer->patterns, (size_t)tokenizer->pattern_count + 1, sizeof(*tokenizer->patterns));
     tokenizer->patterns[tokenizer->pattern_count++] = code;

@@ -11,7 +11,7 @@
 
 const char *tokenizer_quote(const json_t *value, char *quoted)
 {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY);
+    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY) : xstrdup("missing");
     if (!text)
         die("cannot write JSON");
     int written = snprintf(quoted, TOKENIZER_VALUE_SIZE, "%s", text);
@@ -202,11 +202,22 @@ static void add_token(struct vocabulary *vocabulary, int id, const char *spelled
     free(bytes);
 }
 
+/* The byte that is spelled so, or -1. */
+static int spelled_byte(const char *spelled)
+{
+    char bytes[2];
+    size_t length = strlen(spelled);
+    return length <= sizeof bytes && vocabulary_unspell(spelled, length, bytes) == 1 ? (unsigned char)bytes[0] : -1;
+}
+
 static int read_vocab(struct tokenizer_reader *reader)
 {
     struct vocabulary *vocabulary = &reader->tokenizer->vocabulary;
+    int *byte_ids = reader->tokenizer->byte_ids;
     const char *key;
     json_t *value;
+    for (int byte = 0; byte < 256; byte++)
+        byte_ids[byte] = -1;
     json_object_foreach((json_t *)reader->vocab, key, value)
     {
         int id = (int)json_integer_value(value);
@@ -216,14 +227,14 @@ static int read_vocab(struct tokenizer_reader *reader)
             add_token(vocabulary, id, key);
         else if (strlen(key) != length || memcmp(key, known, length) != 0)
             return fail(reader->error, "%s: model.vocab: two tokens have the id %d", reader->path, id);
+        int byte = spelled_byte(key);
+        if (byte >= 0)
+            byte_ids[byte] = id;
     }
-    for (int byte = 0; byte < 256; byte++) {
-        char bytes[1] = {(char)byte};
-        reader->tokenizer->byte_ids[byte] = vocabulary_find(vocabulary, bytes, 1);
-        if (reader->tokenizer->byte_ids[byte] < 0)
+    for (int byte = 0; byte < 256; byte++)
+        if (byte_ids[byte] < 0)
             return fail(reader->error, "%s: model.vocab: no token for the byte 0x%02X; all 256 must be there",
                         reader->path, byte);
-    }
     return 0;
 }
 

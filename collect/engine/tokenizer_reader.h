@@ -10,8 +10,8 @@
 /* Sizes of texts in messages: a place in the file, a value. */
 enum { TOKENIZER_WHERE_SIZE = 512, TOKENIZER_VALUE_SIZE = 96, TOKENIZER_KEYS_MAXIMUM = 8 };
 
-/* Ids are below the first; there are no more merges than the second. */
-enum { TOKENIZER_ID_LIMIT = 1 << 22, TOKENIZER_MERGES_MAXIMUM = 1 << 23 };
+/* Ids are below the first; there are no more merges and patterns than the others. */
+enum { TOKENIZER_ID_LIMIT = 1 << 22, TOKENIZER_MERGES_MAXIMUM = 1 << 23, TOKENIZER_PATTERNS_MAXIMUM = 16 };
 
 struct tokenizer_reader {
     const char *path;
@@ -45,7 +45,8 @@ int tokenizer_refuse_others(const json_t *object, const char *where, const char 
 
 int tokenizer_read_id(const json_t *value, const char *where, int *id, struct error *error);
 
-/* The value as JSON on one line, cut where it is long, in quoted[TOKENIZER_VALUE_SIZE]; answers `quoted`. */
+/* The value as JSON on one line, cut where it is long, in quoted[TOKENIZER_VALUE_SIZE]; "missing" for NULL. Answers
+ * `quoted`. */
 const char *tokenizer_quote(const json_t *value, char *quoted);
 
 #endif

@@ -343,6 +343,52 @@ static void refuses_text_that_is_not_utf8(void **state)
     tokenizer_close(tokenizer);
 }
 
+/* A subroutine can move the start of a match behind its end, which no lookaround may. */
+static void refuses_texts_that_its_pattern_splits_backwards(void **state)
+{
+    (void)state;
+    json_t *demo = read_demo();
+    set_at(demo, "pre_tokenizer.pretokenizers.0.pattern.Regex", "\"(?(DEFINE)(?<k>ab\\\\K))(?=(?&k))\"");
+    struct tokenizer *tokenizer = open_json(demo);
+    struct error error = {0};
+    int *ids = NULL;
+    assert_int_equal(tokenizer_encode(tokenizer, "abc", 3, 0, &ids, &error), -1);
+    assert_string_equal(error.message, "the tokenizer's pattern matches backwards, which is not supported");
+    assert_null(ids);
+    tokenizer_close(tokenizer);
+}
+
+/* Each pattern splits the pieces of the one before: the stack is as deep as the list is long. */
+static void refuses_endless_lists_of_patterns(void **state)
+{
+    (void)state;
+    json_t *demo = read_demo();
+    json_t *list = json_object_get(json_object_get(demo, "pre_tokenizer"), "pretokenizers");
+    for (int i = 0; i < 100000; i++)
+        json_array_insert(list, 0, json_array_get(list, 0));
+    expect_refused(write_json(demo), "pretokenizers[16].pattern: more than 16 patterns are not supported");
+    json_decref(demo);
+}
+
+/* A token that is spelled outside the byte-level alphabet, here as a plain space, is not the byte's token, though it
+ * stands for the same. */
+static void bytes_are_found_by_their_spelling(void **state)
+{
+    (void)state;
+    json_t *demo = read_demo(), *model = json_object_get(demo, "model"), *vocab = json_object();
+    json_set(vocab, " ", json_integer(4096));
+    json_object_update(vocab, json_object_get(model, "vocab"));
+    json_set(model, "vocab", vocab);
+    struct tokenizer *plain = open_or_stop(DEMO), *tokenizer = open_json(demo);
+    struct error error = {0};
+    int *ids;
+    int count = tokenizer_encode(plain, "  a b", 5, 0, &ids, &error);
+    expect_ids(tokenizer, "  a b", 5, 0, ids, count);
+    free(ids);
+    tokenizer_close(plain);
+    tokenizer_close(tokenizer);
+}
+
 static void long_words_take_no_longer(void **state)
 {
     (void)state;
@@ -392,6 +438,8 @@ static void refuses_what_it_does_not_support(void **state)
         {"pre_tokenizer.pretokenizers.0.pattern.Regex", "\"(a\"", "the pattern cannot be used: missing closing"},
         {"pre_tokenizer.pretokenizers.0.pattern.Regex", "\"[a&&b]\"", "the pattern has \"&&\" in it"},
         {"pre_tokenizer.pretokenizers.0.pattern.Regex", "\"a{1,3}+\"", "a \"+\" behind an interval"},
+        {"pre_tokenizer.pretokenizers.0.pattern.Regex", "\"\\\\C\"",
+         "the pattern cannot be used: using \\C is disabled"},
         {"decoder", "null", "\"decoder\" is missing"},
         {"decoder", "{\"type\":\"WordPiece\"}", "decoder: \"type\" is \"WordPiece\""},
         {"model.type", "\"Unigram\"", "model: \"type\" is \"Unigram\", which is not supported"},
@@ -439,6 +487,9 @@ static void refuses_what_cannot_be(void **state)
         {"added_tokens.0", "7", "added_tokens[0]: is 7; it must be an object"},
         {"added_tokens.0.id", "-5", "added_tokens[0]: the id is -5"},
         {"added_tokens.0.id", "null", "added_tokens[0]: the id is null"},
+        {"added_tokens.0", "{}", "added_tokens[0]: the id is missing"},
+        {"model.merges.7", "[\"\",\"a\"]", "the first token is not in model.vocab"},
+        {"model.merges.7", "\" \"", "the first token is not in model.vocab"},
         {"added_tokens.0.id", "4097", "the token \"<|endoftext|>\" has the id 4097, but 0 in model.vocab"},
         {"added_tokens.0.content", "\"\"", "added_tokens[0]: an empty token"},
         {"added_tokens.1.content", "\"<|endoftext|>\"", "added_tokens[1]: the token \"<|endoftext|>\" is added twice"},
@@ -490,6 +541,9 @@ int main(void)
         cmocka_unit_test(finds_and_decodes),
         cmocka_unit_test(every_byte_survives),
         cmocka_unit_test(refuses_text_that_is_not_utf8),
+        cmocka_unit_test(refuses_texts_that_its_pattern_splits_backwards),
+        cmocka_unit_test(refuses_endless_lists_of_patterns),
+        cmocka_unit_test(bytes_are_found_by_their_spelling),
         cmocka_unit_test(long_words_take_no_longer),
         cmocka_unit_test(refuses_what_it_does_not_support),
         cmocka_unit_test(refuses_what_cannot_be),
