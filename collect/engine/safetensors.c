@@ -4,11 +4,9 @@
 #include "collect/base/json.h"
 #include "collect/engine/bfloat16.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define HEADER_LIMIT (100 << 20) /* the format's own limit */
@@ -42,29 +40,19 @@ struct safetensors {
 
 static int map_file(const char *path, struct mapping *file, struct error *error)
 {
-    struct stat status;
-    int result = -1, descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0 || fstat(descriptor, &status)) {
-        fail_errno(error, "%s: cannot open", path);
-        goto out;
-    }
-    if (!S_ISREG(status.st_mode) || status.st_size < 8) {
-        fail(error, "%s: not a safetensors file: %lld bytes", path, (long long)status.st_size);
-        goto out;
-    }
-    file->size = (size_t)status.st_size;
-    file->bytes = mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (file->bytes == MAP_FAILED) {
-        file->bytes = NULL;
-        fail_errno(error, "%s: cannot map", path);
-        goto out;
-    }
-    file->path = xstrdup(path);
-    result = 0;
-out:
-    if (descriptor >= 0)
+    int descriptor = file_open(path, &file->size, error);
+    if (descriptor < 0)
+        return -1;
+    if (file->size < 8) {
         close(descriptor);
-    return result;
+        return fail(error, "%s: not a safetensors file: %zu bytes", path, file->size);
+    }
+    file->bytes = mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    close(descriptor);
+    if (file->bytes == MAP_FAILED)
+        return fail_errno(error, "%s: cannot map", path);
+    file->path = xstrdup(path);
+    return 0;
 }
 
 static int read_shape(const json_t *shape, struct tensor *tensor, const char *where, struct error *error)
@@ -157,16 +145,14 @@ static int read_header(struct safetensors *weights, const struct mapping *file, 
     if (length > HEADER_LIMIT || length > file->size - 8)
         return fail(error, "%s: a header of %llu bytes in a file of %zu: cut short, or no safetensors file", file->path,
                     (unsigned long long)length, file->size);
+    if (length == 0 || file->bytes[8] != '{')
+        return fail(error, "%s: the header is not an object", file->path);
     json_t *header = json_read_text((const char *)file->bytes + 8, (size_t)length, file->path, error);
     if (!header)
         return -1;
     int result = -1, first = weights->tensor_count;
     const char *name;
     json_t *entry;
-    if (!json_is_object(header)) {
-        fail(error, "%s: the header is not an object", file->path);
-        goto out;
-    }
     size_t room = (size_t)weights->tensor_count + json_object_size(header);
     weights->tensors = xrealloc(weights->tensors, room, sizeof *weights->tensors);
     json_object_foreach(header, name, entry)

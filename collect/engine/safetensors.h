@@ -1,7 +1,8 @@
 /* safetensors files: one `model.safetensors`, or shards named by `model.safetensors.index.json`, mapped read-only.
  *
  * Every length, shape, offset and overlap is checked when the folder is opened; afterwards a tensor's bytes may be read
- * without further checks. */
+ * without further checks, for as long as nobody cuts the file short: the system then ends the program (SIGBUS), and the
+ * attempt at hand counts as incomplete. */
 #ifndef COLLECT_ENGINE_SAFETENSORS_H
 #define COLLECT_ENGINE_SAFETENSORS_H
 
