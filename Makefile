@@ -3,20 +3,22 @@
 MODE ?= release
 PLAN ?= data/plans/demo.json
 RUNS ?= data/runs
+FUZZ_SECONDS ?= 60
 
 # Debian 12's packages.
 PACKAGES_BUILD = gcc libc6-dev make pkg-config libjansson-dev libgsl-dev libcairo2-dev libfreetype-dev libcurl4-openssl-dev \
 	libpcre2-dev libutf8proc-dev libdnnl-dev libssl-dev
 PACKAGES_REPORT = texlive-latex-base texlive-latex-recommended texlive-science texlive-fonts-recommended lmodern fonts-lmodern
 PACKAGES_TEST = libcmocka-dev poppler-utils
+PACKAGES_FUZZ = clang libclang-rt-14-dev
 
 .DEFAULT_GOAL := build
 .SECONDARY:
-.PHONY: help deps build report test bench format lint clean
+.PHONY: help deps build report test fuzz bench format lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo "  variables:      MODE=release|debug  PLAN=$(PLAN)  RUNS=$(RUNS)"
+	@echo "  variables:      MODE=release|debug  PLAN=$(PLAN)  RUNS=$(RUNS)  FUZZ_SECONDS=$(FUZZ_SECONDS)"
 
 deps: ## install what building, reports and tests need (Debian 12; as root or by sudo)
 	@tests/deps.sh $(PACKAGES_BUILD) $(PACKAGES_REPORT) $(PACKAGES_TEST)
@@ -26,17 +28,23 @@ deps: ## install what building, reports and tests need (Debian 12; as root or by
 ifeq ($(MODE),debug)
 OUT = out/debug
 MODE_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DCLEANSLATE_DEBUG
+else ifeq ($(MODE),fuzz)
+OUT = out/fuzz
+CC = clang
+MODE_FLAGS = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPENMP =
 else
 OUT = out
 MODE_FLAGS = -O2 -g
 endif
+OPENMP ?= -fopenmp
 
 LIBRARIES = jansson gsl cairo-pdf cairo-ft freetype2 libcurl libpcre2-8 libcrypto
 PKG_FLAGS = $(shell pkg-config --cflags $(LIBRARIES))
 PKG_LIBS = $(shell pkg-config --libs $(LIBRARIES))
 
-CFLAGS_ALL = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wvla -Wno-missing-field-initializers $(WERROR) -fopenmp $(MODE_FLAGS) -I. $(PKG_FLAGS) $(CFLAGS)
-LDLIBS_ALL = -Wl,--as-needed $(PKG_LIBS) -lutf8proc -ldnnl -fopenmp -lm $(LDLIBS)
+CFLAGS_ALL = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wvla -Wno-missing-field-initializers $(WERROR) $(OPENMP) $(MODE_FLAGS) -I. $(PKG_FLAGS) $(CFLAGS)
+LDLIBS_ALL = -Wl,--as-needed $(PKG_LIBS) -lutf8proc -ldnnl $(OPENMP) -lm $(LDLIBS)
 
 MAINS = collect/collect.c analyze/analyze.c render/render.c
 SOURCES = $(filter-out $(MAINS),$(shell find collect analyze render -name '*.c' 2>/dev/null))
@@ -92,6 +100,22 @@ endif
 
 test: build $(TEST_PROGRAMS) ## build and run all tests (MODE=debug: with address and undefined-behaviour sanitizers)
 	@tests/run.sh $(sort $(TEST_PROGRAMS))
+
+fuzz: ## run libFuzzer on each reader of files, FUZZ_SECONDS each; new inputs and findings stay in out/fuzz/ (needs clang)
+	@command -v clang >/dev/null || { echo "make fuzz: no clang here; install $(PACKAGES_FUZZ)" >&2; exit 1; }
+	@$(MAKE) --no-print-directory MODE=fuzz fuzzers
+	@tests/fuzz/run.sh $(FUZZ_SECONDS) out/fuzz
+
+ifeq ($(MODE),fuzz)
+# Readers alone: nothing of a backend.
+SOURCES := $(filter-out collect/engine/cpu/% collect/command_bench.c,$(SOURCES))
+.PHONY: fuzzers
+fuzzers: $(patsubst tests/fuzz/test_%.c,$(OUT)/bin/%,$(wildcard tests/fuzz/test_*.c))
+
+$(OUT)/bin/%: $(OUT)/obj/tests/fuzz/test_%.o $(OUT)/obj/tests/fuzz/mutator.o $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(CC) $(MODE_FLAGS) -fsanitize=fuzzer $^ $(LDLIBS_ALL) -o $@
+endif
 
 bench: $(OUT)/bin/collect ## time the engine on the demo model: each stage beside its matrix products alone
 	$(OUT)/bin/collect bench --target data/models/demo/target --drafter data/models/demo/drafter

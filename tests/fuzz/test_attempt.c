@@ -1,0 +1,56 @@
+/* attempts/ARM/BLOCK-TRY.jsonl, and the rules that judge what was read */
+#include "collect/base/json.h"
+#include "collect/record/rule.h"
+#include "collect/record/sample.h"
+#include "tests/fuzz/fuzz.h"
+
+const char fuzz_corpus[] = "tests/fuzz/corpus/attempt";
+
+static void check_sample(const struct sample *sample)
+{
+    struct sample again;
+    struct error error = {0};
+    json_t *line = sample_to_json(sample);
+    fuzz_require(sample_from_json(line, "again", &again, &error) == 0, "what is written can be read");
+    json_t *line_again = sample_to_json(&again);
+    fuzz_require(json_equal(line, line_again), "what is written reads back the same");
+    json_decref(line);
+    json_decref(line_again);
+    sample_free(&again);
+}
+
+static void judge(const struct attempt *attempt)
+{
+    struct verdicts verdicts = {0};
+    struct rule_settings settings;
+    struct error error = {0};
+    rule_settings_read(NULL, "", &settings, &error);
+    for (int i = 0; i < RULE_COUNT; i++)
+        if (rule_table[i].settable)
+            settings.threshold[i] = 0.5;
+    rule_judge_attempt(attempt, NULL, &verdicts);
+    rule_judge_attempt(attempt, &settings, &verdicts);
+    rule_judge_pair(attempt, attempt, &settings, &verdicts);
+    for (int i = 0; i < verdicts.count; i++)
+        json_decref(verdict_to_json(&verdicts.items[i]));
+    for (int i = 0; i < attempt->workload_count; i++)
+        fuzz_require(attempt->complete ||
+                         rule_worst(&verdicts, attempt->workloads[i].name, RULE_VOIDS_ALL) == RULE_INVALID,
+                     "nothing of an incomplete attempt is valid");
+    verdicts_free(&verdicts);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    struct attempt attempt;
+    struct error error = {0};
+    bool read = attempt_read(fuzz_write("1-1.jsonl", bytes, size), &attempt, &error) == 0;
+    fuzz_check_answer(read, &error);
+    if (!read)
+        return 0;
+    for (int i = 0; i < attempt.sample_count; i++)
+        check_sample(&attempt.samples[i]);
+    judge(&attempt);
+    attempt_free(&attempt);
+    return 0;
+}

@@ -1,0 +1,124 @@
+/* config.json, of a target and of a drafter, and generation_config.json, beside tiny weights */
+#include "collect/base/json.h"
+#include "collect/engine/model.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char fuzz_corpus[] = "tests/fuzz/corpus/config";
+
+static const char config[] =
+    "{\"model_type\":\"qwen3\",\"vocab_size\":16,\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":4,\"rope_theta\":10000.0,"
+    "\"max_position_embeddings\":64,\"tie_word_embeddings\":true,\"eos_token_id\":0}";
+
+static size_t add_tensor(json_t *header, const char *name, size_t start, int rows, int columns)
+{
+    size_t end = start + (size_t)(rows * (columns ? columns : 1)) * 2;
+    json_t *shape = columns ? json_pack("[i,i]", rows, columns) : json_pack("[i]", rows);
+    json_set(header, name,
+             json_pack("{s:s,s:o,s:[I,I]}", "dtype", "BF16", "shape", shape, "data_offsets", (json_int_t)start,
+                       (json_int_t)end));
+    return end;
+}
+
+static size_t add_layer(json_t *header, const char *prefix, int layer, size_t end)
+{
+    static const struct {
+        const char *name;
+        int rows, columns;
+    } parts[] = {{"input_layernorm", 8, 0},  {"post_attention_layernorm", 8, 0},
+                 {"self_attn.q_proj", 8, 8}, {"self_attn.k_proj", 4, 8},
+                 {"self_attn.v_proj", 4, 8}, {"self_attn.o_proj", 8, 8},
+                 {"self_attn.q_norm", 4, 0}, {"self_attn.k_norm", 4, 0},
+                 {"mlp.gate_proj", 12, 8},   {"mlp.up_proj", 12, 8},
+                 {"mlp.down_proj", 8, 12}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *name = xformat("%slayers.%d.%s.weight", prefix, layer, parts[i].name);
+        end = add_tensor(header, name, end, parts[i].rows, parts[i].columns);
+        free(name);
+    }
+    return end;
+}
+
+/* One file that suits the target above and drafters of it with two features. */
+static void write_weights(void)
+{
+    json_t *header = json_object();
+    size_t end = 0;
+    for (int layer = 0; layer < 2; layer++) {
+        end = add_layer(header, "model.", layer, end);
+        end = add_layer(header, "", layer, end);
+    }
+    end = add_tensor(header, "model.embed_tokens.weight", end, 16, 8);
+    end = add_tensor(header, "lm_head.weight", end, 16, 8);
+    end = add_tensor(header, "model.norm.weight", end, 8, 0);
+    end = add_tensor(header, "norm.weight", end, 8, 0);
+    end = add_tensor(header, "hidden_norm.weight", end, 8, 0);
+    end = add_tensor(header, "fc.weight", end, 8, 16);
+    char *text = json_canonical(header);
+    uint64_t length = strlen(text);
+    uint8_t *bytes = xcalloc(8 + length + end, 1);
+    memcpy(bytes, &length, 8);
+    memcpy(bytes + 8, text, length);
+    fuzz_write("model.safetensors", bytes, 8 + length + end);
+    free(bytes);
+    free(text);
+    json_decref(header);
+}
+
+static void check_model(const struct model *model)
+{
+    fuzz_require(model->head_count > 0 && model->kv_head_count > 0 && model->head_count % model->kv_head_count == 0,
+                 "heads share key-value heads evenly");
+    fuzz_require(model->rope_theta >= 1 && model->rope_theta < 1e38F, "rope_theta is a finite number");
+    for (int i = 0; i < model->end_token_count; i++)
+        fuzz_require(model->end_tokens[i] >= 0 && model->end_tokens[i] < model->vocabulary_size, "end tokens exist");
+    for (int i = 0; i < model->layer_count; i++)
+        fuzz_require(model->layers[i].q && model->layers[i].down, "every layer has its weights");
+}
+
+static struct model *open_target(bool must)
+{
+    struct error error = {0};
+    struct model *model = model_open_target(fuzz_folder(), &error);
+    fuzz_check_answer(model, &error);
+    if (model)
+        check_model(model);
+    fuzz_require(model || !must, "a model that is well is opened");
+    return model;
+}
+
+static void open_drafter(const struct model *target)
+{
+    struct error error = {0};
+    struct model *drafter = model_open_drafter(fuzz_folder(), target, &error);
+    fuzz_check_answer(drafter, &error);
+    if (!drafter)
+        return;
+    check_model(drafter);
+    fuzz_require(drafter->block_size >= 2 && drafter->mask_token >= 0, "a drafter has its own keys");
+    for (int i = 0; i < drafter->feature_count; i++)
+        fuzz_require(drafter->feature_layers[i] >= 0 && drafter->feature_layers[i] < 2, "feature layers exist");
+    model_close(drafter);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    static struct model *target;
+    if (!target) {
+        write_weights();
+        fuzz_write("config.json", config, strlen(config));
+        fuzz_write("generation_config.json", "{}", 2);
+        target = open_target(true);
+    }
+    fuzz_write("config.json", bytes, size);
+    model_close(open_target(false));
+    open_drafter(target);
+    fuzz_write("config.json", config, strlen(config));
+    fuzz_write("generation_config.json", bytes, size);
+    model_close(open_target(false));
+    fuzz_write("generation_config.json", "{}", 2);
+    return 0;
+}
