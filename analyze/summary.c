@@ -193,7 +193,7 @@ static json_t *make_plan(const struct plan *plan)
     json_set(object, "blocks", json_integer(plan->blocks));
     json_set(object, "seed", json_integer(plan->seed));
     json_set(object, "warmup", json_integer(plan->warmup));
-    json_set(object, "temperature", json_number(plan->temperature));
+    json_set(object, "temperature", json_number(plan->sampling.temperature));
     json_set(object, "alpha", json_number(plan->alpha));
     json_set(object, "min_blocks", json_integer(plan->min_blocks));
     for (int i = 0; i < plan->workload_count; i++)

@@ -50,6 +50,7 @@ static void print_row(const struct arm *arm, const struct engine_benchmark *resu
 
 static int measure_arms(struct engine *engine, const struct bench *bench, struct error *error)
 {
+    const struct sampling greedy = {.top_p = 1};
     struct arm arms[ARMS_MAXIMUM];
     int count = list_arms(bench, arms, error), positions = bench->context + bench->rounds * BLOCK_LIMIT + 1;
     if (count < 0)
@@ -61,7 +62,7 @@ static int measure_arms(struct engine *engine, const struct bench *bench, struct
     for (int i = 0; i < count; i++) {
         struct engine_benchmark result;
         json_t *memory = NULL;
-        if (engine_load(engine, &arms[i], positions, &memory, error))
+        if (engine_load(engine, &arms[i], &greedy, positions, &memory, error))
             return -1;
         json_decref(memory);
         for (int pass = 0; pass <= bench->passes; pass++)

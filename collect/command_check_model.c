@@ -126,7 +126,7 @@ static void run_input(struct engine *engine, const struct input *input, struct t
     struct sample sample;
     sample_init(&sample);
     sample.asked_tokens = OUTPUT_TOKENS;
-    engine_run(engine, input->ids, input->count, &sample);
+    engine_run(engine, &(struct engine_request){input->ids, input->count, 0, &sample}, 1);
     add_sample(totals, &sample);
     sample_free(&sample);
 }
@@ -147,10 +147,11 @@ static int run_arms(struct engine *engine, const struct model *drafter, const st
                     int longest, int hint, struct error *error)
 {
     static const struct arm arms[] = {{1, METHOD_LINEAR, 0, 1}, {1, METHOD_DDTREE, 16, 1}};
+    const struct sampling greedy = {.top_p = 1};
     for (int a = 0; a < 2; a++) {
         struct totals totals = {0};
         json_t *memory = NULL;
-        if (engine_load(engine, &arms[a], longest, &memory, error))
+        if (engine_load(engine, &arms[a], &greedy, longest, &memory, error))
             return -1;
         json_decref(memory);
         if (a == 0) {

@@ -38,6 +38,13 @@ int measure_request_count(const struct subject *subject, const struct task *task
 }
 
 /* Warm-up repeats the first of the requests that follow, so that it has their shapes. */
+static struct request make_request(const struct subject *subject, int workload, int prompt, int block)
+{
+    struct request request = subject_request(subject, workload, prompt);
+    request.stream = plan_prompt_stream(subject->plan, block, request.workload, request.prompt_id);
+    return request;
+}
+
 static void make_requests(struct recording *recording, const struct task *task, int block)
 {
     const struct subject *subject = recording->measure->subject;
@@ -49,7 +56,7 @@ static void make_requests(struct recording *recording, const struct task *task, 
         int prompts = subject_prompt_count(subject, w), *order = xcalloc((size_t)prompts, sizeof *order);
         plan_prompt_order(subject->plan, block, subject->plan->workloads[w].name, prompts, order);
         for (int i = 0; has_workload(task, w) && i < prompts; i++)
-            recording->requests[count++] = subject_request(subject, w, order[i]);
+            recording->requests[count++] = make_request(subject, w, order[i], block);
         free(order);
     }
     for (int i = 0; i < warmup; i++) {
@@ -169,8 +176,12 @@ static int audit(struct recording *recording)
 static int run(struct recording *recording, int in_flight)
 {
     struct source *source = recording->measure->subject->source;
-    int failed = source->class->run(source, recording->requests, recording->request_count, in_flight, on_sample,
-                                    recording, recording->error);
+    int warmup = recording->measure->subject->plan->warmup;
+    int failed =
+        source->class->run(source, recording->requests, warmup, in_flight, on_sample, recording, recording->error);
+    if (!failed && recording->sample_count == warmup && !interrupt_seen())
+        failed = source->class->run(source, recording->requests + warmup, recording->request_count - warmup, in_flight,
+                                    on_sample, recording, recording->error);
     bool complete = !failed && !recording->error->message[0] && recording->sample_count == recording->request_count;
     if (complete && audit(recording))
         complete = false;

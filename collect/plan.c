@@ -75,16 +75,17 @@ static int read_numbers(const json_t *array, const char *where, const char *key,
 }
 
 /* Lists that a later version will take more of. */
-static int read_ones(const json_t *array, const char *where, const char *key, struct error *error)
+/* A dimension of the arms that a plan may leave out: [1]. */
+static int read_dimension(const json_t *array, const char *where, const char *key, int maximum, struct numbers *numbers,
+                          struct error *error)
 {
-    struct numbers numbers = {0};
-    int result = read_numbers(array, where, key, INT_MAX, &numbers, error);
-    for (int i = 0; !result && i < numbers.count; i++)
-        if (numbers.items[i] != 1)
-            result =
-                fail(error, "%s: \"%s\" asks for %d; this version supports [1] only", where, key, numbers.items[i]);
-    free(numbers.items);
-    return result;
+    if (read_numbers(array, where, key, maximum, numbers, error))
+        return -1;
+    if (!array) {
+        numbers->items = xrealloc(numbers->items, 1, sizeof *numbers->items);
+        numbers->items[numbers->count++] = 1;
+    }
+    return 0;
 }
 
 /* --- sections --------------------------------------------------------------------------------------------------- */
@@ -179,42 +180,60 @@ static int read_methods(const struct plan *plan, const json_t *array, struct num
     return 0;
 }
 
-static void make_arms(struct plan *plan, const struct numbers *methods, const struct numbers *budgets)
+/* What arms are made of: every combination. */
+struct dimensions {
+    struct numbers tensor_parallel, concurrency, methods, budgets;
+};
+
+static void add_arms(struct plan *plan, const struct dimensions *all, int tensor_parallel, int concurrency)
 {
-    plan->arms = xcalloc((size_t)methods->count + (size_t)budgets->count, sizeof *plan->arms);
-    for (int i = 0; i < methods->count; i++) {
-        bool tree = methods->items[i] == METHOD_DDTREE;
-        for (int j = 0; j < (tree ? budgets->count : 1); j++)
-            plan->arms[plan->arm_count++] = (struct arm){.tensor_parallel = 1,
-                                                         .method = (enum method)methods->items[i],
-                                                         .budget = tree ? budgets->items[j] : 0,
-                                                         .concurrency = 1};
+    for (int i = 0; i < all->methods.count; i++) {
+        bool tree = all->methods.items[i] == METHOD_DDTREE;
+        for (int j = 0; j < (tree ? all->budgets.count : 1); j++)
+            plan->arms[plan->arm_count++] = (struct arm){.tensor_parallel = tensor_parallel,
+                                                         .method = (enum method)all->methods.items[i],
+                                                         .budget = tree ? all->budgets.items[j] : 0,
+                                                         .concurrency = concurrency};
     }
+}
+
+static void make_arms(struct plan *plan, const struct dimensions *all)
+{
+    size_t each = (size_t)all->methods.count + (size_t)all->budgets.count;
+    plan->arms =
+        xcalloc((size_t)all->tensor_parallel.count * (size_t)all->concurrency.count * each, sizeof *plan->arms);
+    for (int t = 0; t < all->tensor_parallel.count; t++)
+        for (int c = 0; c < all->concurrency.count; c++)
+            add_arms(plan, all, all->tensor_parallel.items[t], all->concurrency.items[c]);
 }
 
 static int read_arms(struct plan *plan, const struct sections *sections, struct error *error)
 {
-    struct numbers methods = {0}, budgets = {0};
+    struct dimensions all = {0};
     int result = -1;
-    if (read_ones(sections->tensor_parallel, plan->path, "tensor_parallel", error) ||
-        read_ones(sections->concurrency, plan->path, "concurrency", error) ||
-        read_methods(plan, sections->methods, &methods, error) ||
-        read_numbers(sections->budgets, plan->path, "budgets", ARM_BUDGET_MAXIMUM, &budgets, error))
+    if (read_dimension(sections->tensor_parallel, plan->path, "tensor_parallel", PLAN_RANKS_MAXIMUM,
+                       &all.tensor_parallel, error) ||
+        read_dimension(sections->concurrency, plan->path, "concurrency", PLAN_CONCURRENCY_MAXIMUM, &all.concurrency,
+                       error) ||
+        read_methods(plan, sections->methods, &all.methods, error) ||
+        read_numbers(sections->budgets, plan->path, "budgets", ARM_BUDGET_MAXIMUM, &all.budgets, error))
         goto out;
     bool tree = false;
-    for (int i = 0; i < methods.count; i++)
-        tree |= methods.items[i] == METHOD_DDTREE;
-    if (tree && !budgets.count)
+    for (int i = 0; i < all.methods.count; i++)
+        tree |= all.methods.items[i] == METHOD_DDTREE;
+    if (tree && !all.budgets.count)
         fail(error, "%s: method \"ddtree\" needs budgets; add \"budgets\": [16], for example", plan->path);
-    else if (!tree && budgets.count)
+    else if (!tree && all.budgets.count)
         fail(error, "%s: \"budgets\" belong to method \"ddtree\"; add it to \"methods\" or remove them", plan->path);
     else
         result = 0;
     if (!result)
-        make_arms(plan, &methods, &budgets);
+        make_arms(plan, &all);
 out:
-    free(methods.items);
-    free(budgets.items);
+    free(all.tensor_parallel.items);
+    free(all.concurrency.items);
+    free(all.methods.items);
+    free(all.budgets.items);
     return result;
 }
 
@@ -222,13 +241,20 @@ static int read_sampling(struct plan *plan, const struct sections *sections, str
 {
     char where[WHERE_SIZE];
     snprintf(where, sizeof where, "%s: sampling", plan->path);
-    const struct json_field fields[] = {{"temperature", JSON_FIELD_DOUBLE, &plan->temperature, false, 0, 0}, {0}};
+    struct plan_sampling *sampling = &plan->sampling;
+    const struct json_field fields[] = {{"temperature", JSON_FIELD_DOUBLE, &sampling->temperature, false, 0, 100},
+                                        {"top_k", JSON_FIELD_INT, &sampling->top_k, false, 0, 1 << 24},
+                                        {"top_p", JSON_FIELD_DOUBLE, &sampling->top_p, false, 1e-6, 1},
+                                        {0}};
+    sampling->top_p = 1;
     if (!sections->sampling)
         return 0;
     if (json_read_fields(sections->sampling, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error))
         return -1;
-    if (plan->temperature != 0)
-        return fail(error, "%s: \"temperature\" is %g; this version supports 0 only", where, plan->temperature);
+    if (sampling->temperature == 0 && (sampling->top_k > 0 || sampling->top_p < 1))
+        return fail(error,
+                    "%s: \"top_k\" and \"top_p\" mean nothing at temperature 0; remove them or raise the temperature",
+                    where);
     return 0;
 }
 

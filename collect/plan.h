@@ -13,6 +13,8 @@
 
 #define PLAN_SCHEMA "cleanslate.plan/1"
 #define PLAN_BLOCKS_MAXIMUM 1000
+#define PLAN_RANKS_MAXIMUM 64
+#define PLAN_CONCURRENCY_MAXIMUM 16
 #define PLAN_WORKLOADS_MAXIMUM 64
 
 struct plan_workload {
@@ -34,6 +36,13 @@ struct plan_engine {
     const char *dtype;            /* "float32", "bfloat16" */
 };
 
+/* How tokens are chosen. */
+struct plan_sampling {
+    double temperature; /* 0: the likeliest */
+    int top_k;          /* 0: all */
+    double top_p;       /* 1: all */
+};
+
 /* "b16 over auto": an entry of the headline family, fixed when the first attempt begins. */
 struct plan_comparison {
     const char *method, *baseline; /* labels as arm_method_label() writes them */
@@ -44,7 +53,7 @@ struct plan {
     json_t *json; /* as read; the strings below are borrowed from it */
     const char *name, *title;
     struct plan_engine engine;
-    double temperature;
+    struct plan_sampling sampling;
     int blocks;
     int64_t seed;
     int warmup; /* requests before the measured ones of each attempt */
@@ -72,5 +81,8 @@ void plan_arm_order(const struct plan *plan, int block, int *order);
 
 /* A shuffle of `count` prompts that depends on (seed, block, workload) alone: the same for all arms of the block. */
 void plan_prompt_order(const struct plan *plan, int block, const char *workload, int count, int *order);
+
+/* A request's stream of random numbers, from (seed, block, workload, prompt): the same for all arms of the block. */
+uint64_t plan_prompt_stream(const struct plan *plan, int block, const char *workload, const char *prompt_id);
 
 #endif

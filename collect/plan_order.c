@@ -46,3 +46,11 @@ void plan_prompt_order(const struct plan *plan, int block, const char *workload,
         set_key(&keyed[i], i, xformat("%" PRId64 "/%d/%s/%d", plan->seed, block, workload, i));
     sort_keyed(keyed, count, order);
 }
+
+uint64_t plan_prompt_stream(const struct plan *plan, int block, const char *workload, const char *prompt_id)
+{
+    struct keyed keyed;
+    set_key(&keyed, 0, xformat("%" PRId64 "/%d/%s/stream/%s", plan->seed, block, workload, prompt_id));
+    keyed.hash[16] = '\0';
+    return strtoull(keyed.hash, NULL, 16);
+}

@@ -15,6 +15,7 @@ struct request {
     const char *text;
     int max_new_tokens;
     bool ignore_eos, warmup;
+    uint64_t stream; /* of random numbers, for sources that sample by it: the same for all arms of a block */
 };
 
 /* Called outside the timed region as each request ends, with its sample, which the callee takes over and frees. Answers
@@ -46,8 +47,8 @@ struct source_class {
     /* Readies the arm: weights, memory, warm code. `memory` receives the memory plan (a new reference). */
     int (*load)(struct source *source, const struct arm *arm, json_t **memory, struct error *error);
 
-    /* Runs the requests in order, `in_flight` at a time. Failed requests are samples with ok = false; -1 only where
-     * nothing more can run. */
+    /* Runs the requests, `in_flight` at a time, and delivers their samples in the order of the requests. Failed
+     * requests are samples with ok = false; -1 only where nothing more can run. */
     int (*run)(struct source *source, const struct request *requests, int count, int in_flight,
                source_on_sample *on_sample, void *context, struct error *error);
 

@@ -145,10 +145,21 @@ static void set_hashes(const struct subject *subject, json_t *header, const char
     json_decref(shared);
 }
 
+/* The seed decides on tokens only where they are drawn. */
+static void describe_sampling(const struct plan *plan, json_t *sampling)
+{
+    json_set(sampling, "temperature", json_number(plan->sampling.temperature));
+    if (plan->sampling.temperature == 0)
+        return;
+    json_set(sampling, "top_k", json_integer(plan->sampling.top_k));
+    json_set(sampling, "top_p", json_number(plan->sampling.top_p));
+    json_set(sampling, "seed", json_integer(plan->seed));
+}
+
 static json_t *make_header(const struct subject *subject, const struct arm *arm, json_t *machine, const char *build)
 {
     json_t *header = json_object(), *sampling = json_object(), *workloads = json_object();
-    json_set(sampling, "temperature", json_number(subject->plan->temperature));
+    describe_sampling(subject->plan, sampling);
     json_set(header, "arm", describe_arm(arm));
     json_set(header, "sampling", sampling);
     json_set(header, "source", subject->source->class->describe(subject->source, arm));

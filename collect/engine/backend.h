@@ -16,6 +16,7 @@
 
 #include "collect/base/error.h"
 #include "collect/engine/model.h"
+#include "collect/engine/sample.h"
 #include "collect/engine/tree.h"
 
 #include <jansson.h>
@@ -27,17 +28,12 @@ struct backend_options {
     const struct model *target;
     const struct model *drafter; /* NULL: no drafter is loaded and no features are kept */
     enum engine_dtype dtype;
+    int ranks; /* tensor-parallel */
     int sessions;
     int capacity;    /* positions a session may hold, uncommitted nodes included */
     int nodes;       /* the most nodes of one session that a verify call brings: 1 + budget, or the block */
     int draft_width; /* the most tokens of a slot that a draft is asked for */
     int vocabulary;  /* tokens that may be chosen: ids from here on are padding rows */
-};
-
-/* The chosen token of a row and how far its logit lies above the runner-up's. */
-struct choice {
-    int token;
-    float margin;
 };
 
 /* Rows for one session: a causal run (parents NULL), or a tree whose first row is the root; parents as in struct tree.
@@ -77,8 +73,8 @@ struct backend_class {
      * bytes under "memory". A new reference. */
     json_t *(*describe)(const struct backend *backend);
 
-    /* Empties a session. */
-    void (*reset)(struct backend *backend, int session);
+    /* Empties a session, and says how its tokens are chosen from now on. */
+    void (*reset)(struct backend *backend, int session, const struct sampling *sampling);
 
     /* Appends causal runs, committed at once, features handed to the drafter's cache; chosen[i]: the choice after
      * segment i's last row. */

@@ -108,6 +108,17 @@ static void emit(const struct decoder *decoder, struct slot *slot, struct choice
     }
 }
 
+/* Whoever is in the middle of decoding waits while another is admitted. */
+static void add_stalls(struct decoder *decoder, int admitted, int64_t time)
+{
+    for (int i = 0; i < decoder->sessions; i++) {
+        struct slot *slot = &decoder->slots[i];
+        if (i == admitted || !slot->sample || slot->done)
+            continue;
+        slot->sample->stall_ns = (slot->sample->stall_ns > 0 ? slot->sample->stall_ns : 0) + time;
+    }
+}
+
 void decoder_admit(struct decoder *decoder, int slot_index, const struct decode_request *request, struct sample *sample)
 {
     struct slot *slot = &decoder->slots[slot_index];
@@ -122,7 +133,7 @@ void decoder_admit(struct decoder *decoder, int slot_index, const struct decode_
     sample->prompt_tokens = request->prompt_count;
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         sample->stages_ns[stage] = decoder->method == METHOD_AUTO && stage != STAGE_VERIFY ? ATTEMPT_ABSENT : 0;
-    decoder->backend->class->reset(decoder->backend, slot_index);
+    decoder->backend->class->reset(decoder->backend, slot_index, &request->sampling);
     sample->start_ns = clock_now_ns();
     struct segment prompt = {slot_index, request->prompt_count, request->prompt, NULL};
     struct choice first;
@@ -133,6 +144,7 @@ void decoder_admit(struct decoder *decoder, int slot_index, const struct decode_
     sample->ttft_ns = slot->decode_start_ns - sample->start_ns;
     sample->decode_ns = 0;
     sample->end_ns = slot->decode_start_ns;
+    add_stalls(decoder, slot_index, sample->ttft_ns);
 }
 
 static void gather(struct decoder *decoder)

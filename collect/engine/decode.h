@@ -15,6 +15,7 @@ struct decode_request {
     int prompt_count;
     int max_new_tokens;
     bool ignore_eos; /* do not stop at the target's end tokens */
+    struct sampling sampling;
 };
 
 struct decoder;

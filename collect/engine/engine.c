@@ -22,6 +22,8 @@ struct engine {
     /* What engine_load made. */
     struct backend *backend;
     struct backend_options options;
+    struct sampling sampling;
+    struct sample_scratch audit_scratch;
     struct decoder *decoder;
     float *audit_logits; /* [AUDIT_ROWS, vocabulary_size] */
 };
@@ -61,6 +63,9 @@ static void unload(struct engine *engine)
     if (engine->backend)
         engine->class->close(engine->backend);
     free(engine->audit_logits);
+    free(engine->audit_scratch.indices);
+    free(engine->audit_scratch.values);
+    engine->audit_scratch = (struct sample_scratch){0};
     engine->decoder = NULL;
     engine->backend = NULL;
     engine->audit_logits = NULL;
@@ -135,16 +140,13 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-int engine_load(struct engine *engine, const struct arm *arm, int positions, json_t **memory, struct error *error)
+int engine_load(struct engine *engine, const struct arm *arm, const struct sampling *sampling, int positions,
+                json_t **memory, struct error *error)
 {
     unload(engine);
     bool drafts = arm->method != METHOD_AUTO;
     if (drafts && !engine->drafter)
         return fail(error, "method \"%s\" needs a drafter", method_names[arm->method]);
-    for (int i = 0; drafts && i < engine->drafter->layer_count; i++)
-        if (engine->drafter->windows[i])
-            return fail(error, "%s: sliding-window layers of the drafter are not supported by this backend",
-                        engine->drafter->folder);
     int vocabulary = least(engine->target->vocabulary_size, tokenizer_size(engine->tokenizer));
     int block = drafts ? engine->drafter->block_size : 1;
     int nodes = arm->method == METHOD_DDTREE ? arm->budget + 1 : block;
@@ -152,6 +154,7 @@ int engine_load(struct engine *engine, const struct arm *arm, int positions, jso
         .target = engine->target,
         .drafter = drafts ? engine->drafter : NULL,
         .dtype = engine->dtype,
+        .ranks = arm->tensor_parallel,
         .sessions = arm->concurrency,
         .capacity = positions + (nodes > block ? nodes : block),
         .nodes = nodes,
@@ -164,40 +167,58 @@ int engine_load(struct engine *engine, const struct arm *arm, int positions, jso
     engine->decoder = decoder_create(engine->backend, &engine->options, arm->method, arm->budget);
     engine->audit_logits =
         xcalloc((size_t)AUDIT_ROWS * (size_t)engine->target->vocabulary_size, sizeof *engine->audit_logits);
+    engine->sampling = *sampling;
+    engine->audit_scratch.indices = xcalloc((size_t)vocabulary, sizeof *engine->audit_scratch.indices);
+    engine->audit_scratch.values = xcalloc((size_t)vocabulary, sizeof *engine->audit_scratch.values);
     *memory = engine->class->describe(engine->backend);
     return 0;
 }
 
-void engine_run(struct engine *engine, const int *prompt, int prompt_count, struct sample *sample)
+static void admit(struct engine *engine, int slot, const struct engine_request *request)
 {
-    const struct decode_request request = {prompt, prompt_count, sample->asked_tokens, sample->asked_ignore_eos};
-    decoder_admit(engine->decoder, 0, &request, sample);
-    while (!decoder_done(engine->decoder, 0))
+    struct decode_request decode = {request->prompt, request->prompt_count, request->sample->asked_tokens,
+                                    request->sample->asked_ignore_eos, engine->sampling};
+    decode.sampling.stream = request->stream;
+    decoder_admit(engine->decoder, slot, &decode, request->sample);
+    request->sample->ok = true;
+}
+
+void engine_run(struct engine *engine, const struct engine_request *requests, int count)
+{
+    int sessions = engine->options.sessions, next = 0, ended = 0;
+    bool *busy = xcalloc((size_t)sessions, sizeof *busy);
+    while (ended < count) {
+        for (int slot = 0; slot < sessions && next < count; slot++)
+            if (!busy[slot]) {
+                admit(engine, slot, &requests[next++]);
+                busy[slot] = true;
+            }
         decoder_round(engine->decoder);
-    decoder_retire(engine->decoder, 0);
-    sample->ok = true;
+        for (int slot = 0; slot < sessions; slot++)
+            if (busy[slot] && decoder_done(engine->decoder, slot)) {
+                decoder_retire(engine->decoder, slot);
+                busy[slot] = false;
+                ended++;
+            }
+    }
+    free(busy);
 }
 
-static double regret(const float *logits, int count, int token)
-{
-    float best = logits[0];
-    for (int i = 1; i < count; i++)
-        best = logits[i] > best ? logits[i] : best;
-    return (double)best - (double)logits[token];
-}
-
-double engine_audit(struct engine *engine, const int *prompt, int prompt_count, const struct sample *sample)
+double engine_audit(struct engine *engine, const struct engine_request *request)
 {
     struct backend *backend = engine->backend;
+    struct sampling sampling = engine->sampling;
     struct choice ignored;
+    const struct sample *sample = request->sample;
     double worst = 0;
-    int vocabulary = engine->target->vocabulary_size;
+    int vocabulary = engine->target->vocabulary_size, prompt_count = request->prompt_count;
     /* The row before each token of the output decides on it: the prompt's last, then the output's all but its last. */
     int *rows = xcalloc((size_t)sample->tokens, sizeof *rows);
-    rows[0] = prompt[prompt_count - 1];
+    rows[0] = request->prompt[prompt_count - 1];
     memcpy(rows + 1, sample->token_ids, (size_t)(sample->tokens - 1) * sizeof *rows);
-    engine->class->reset(backend, 0);
-    const struct segment start = {0, prompt_count - 1, prompt, NULL};
+    sampling.stream = request->stream;
+    engine->class->reset(backend, 0, &sampling);
+    const struct segment start = {0, prompt_count - 1, request->prompt, NULL};
     if (start.count > 0)
         engine->class->extend(backend, &start, 1, &ignored);
     for (int done = 0; done < sample->tokens; done += AUDIT_ROWS) {
@@ -205,8 +226,9 @@ double engine_audit(struct engine *engine, const int *prompt, int prompt_count, 
         engine->class->extend(backend, &piece, 1, &ignored);
         engine->class->inspect(backend, INSPECT_LOGITS, 0, piece.count, engine->audit_logits);
         for (int i = 0; i < piece.count; i++)
-            worst = fmax(worst, regret(engine->audit_logits + (size_t)i * (size_t)vocabulary,
-                                       engine->options.vocabulary, sample->token_ids[done + i]));
+            worst = fmax(worst, sample_regret(engine->audit_logits + (size_t)i * (size_t)vocabulary,
+                                              engine->options.vocabulary, &sampling, prompt_count + done + i,
+                                              sample->token_ids[done + i], &engine->audit_scratch));
     }
     free(rows);
     return worst;
@@ -220,7 +242,7 @@ int engine_feature_rms(struct engine *engine, const int *prompt, int prompt_coun
     struct choice ignored;
     int hidden = drafter->hidden_size;
     float *features = xcalloc((size_t)drafter->feature_count * (size_t)hidden, sizeof *features);
-    engine->class->reset(engine->backend, 0);
+    engine->class->reset(engine->backend, 0, &engine->sampling);
     const struct segment before = {0, prompt_count - 1, prompt, NULL}, last = {0, 1, prompt + prompt_count - 1, NULL};
     if (before.count > 0)
         engine->class->extend(engine->backend, &before, 1, &ignored);
@@ -281,7 +303,7 @@ void engine_measure_rounds(struct engine *engine, int context, int rounds, struc
     }
     for (int i = 0; i < context; i++)
         prompt[i] = (int)((unsigned)i * 2654435761u % (unsigned)engine->options.vocabulary);
-    const struct decode_request request = {prompt, context, rounds * block + 1, true};
+    const struct decode_request request = {prompt, context, rounds * block + 1, true, engine->sampling};
     decoder_admit(engine->decoder, 0, &request, &sample);
     for (int round = 0; round < rounds; round++) {
         int64_t before[STAGE_COUNT], start = clock_now_ns();

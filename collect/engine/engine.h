@@ -4,6 +4,7 @@
 #define COLLECT_ENGINE_ENGINE_H
 
 #include "collect/base/error.h"
+#include "collect/engine/sample.h"
 #include "collect/record/attempt.h"
 
 #include <jansson.h>
@@ -33,16 +34,27 @@ int engine_position_limit(const struct engine *engine);
 json_t *engine_describe(const struct engine *engine, const struct arm *arm, struct error *error);
 
 /* Loads weights and readies every shape for `arm`, for requests of at most `positions` tokens, prompt and output
- * together. `memory` receives the memory plan (a new reference). Replaces what was loaded before. */
-int engine_load(struct engine *engine, const struct arm *arm, int positions, json_t **memory, struct error *error);
+ * together, chosen by `sampling` (its stream is each request's own). `memory` receives the memory plan (a new
+ * reference). Replaces what was loaded before. */
+int engine_load(struct engine *engine, const struct arm *arm, const struct sampling *sampling, int positions,
+                json_t **memory, struct error *error);
 
-/* Continues one prompt. The sample's names and `asked` stay as they are, all else is filled; start_ns and end_ns are
- * CLOCK_MONOTONIC. */
-void engine_run(struct engine *engine, const int *prompt, int prompt_count, struct sample *sample);
+/* A prompt to be continued. The sample's names and `asked` stay as they are, all else is filled; its start_ns and
+ * end_ns are CLOCK_MONOTONIC. */
+struct engine_request {
+    const int *prompt;
+    int prompt_count;
+    uint64_t stream; /* of noise, at temperatures above 0 */
+    struct sample *sample;
+};
+
+/* Runs the requests in order, as many in flight as the arm's concurrency: a session that ends makes room for the next.
+ */
+void engine_run(struct engine *engine, const struct engine_request *requests, int count);
 
 /* How far the sample's tokens lay below the best when prompt and output are rescored by causal extension alone: the
  * largest distance in logits. */
-double engine_audit(struct engine *engine, const int *prompt, int prompt_count, const struct sample *sample);
+double engine_audit(struct engine *engine, const struct engine_request *request);
 
 /* The root mean square of each of the drafter's features at the prompt's last token, in the order of its feature
  * layers, into rms[ENGINE_FEATURES_MAXIMUM]; answers how many there are: 0 where the arm that is loaded has no drafter.

@@ -10,8 +10,9 @@
 struct engine_source {
     struct source base;
     struct engine *engine;
-    int longest;       /* positions of the longest request that was checked */
-    int64_t origin_ns; /* when the arm was loaded: the zero of its samples' times */
+    struct sampling sampling; /* the plan's */
+    int longest;              /* positions of the longest request that was checked */
+    int64_t origin_ns;        /* when the arm was loaded: the zero of its samples' times */
 };
 
 static int check_request(struct source *source, const struct request *request, struct error *error)
@@ -52,45 +53,76 @@ static json_t *describe(struct source *source, const struct arm *arm)
 static int load(struct source *source, const struct arm *arm, json_t **memory, struct error *error)
 {
     struct engine_source *self = (struct engine_source *)source;
-    int result = engine_load(self->engine, arm, self->longest, memory, error);
+    int result = engine_load(self->engine, arm, &self->sampling, self->longest, memory, error);
     self->origin_ns = clock_now_ns();
     return result;
 }
 
-static void run_one(struct engine_source *self, const struct request *request, struct sample *sample)
+/* A request on its way: its tokens, and its sample until that is delivered. */
+struct flight {
+    int *ids;
+    struct sample sample;
+};
+
+/* Readies a request; false where it cannot run, and its sample says why. */
+static bool prepare(struct engine_source *self, const struct request *request, struct flight *flight,
+                    struct engine_request *ready)
 {
     struct error error = {0};
-    int *ids = NULL, count = engine_encode(self->engine, request->text, &ids, &error);
+    struct sample *sample = &flight->sample;
+    int count = engine_encode(self->engine, request->text, &flight->ids, &error);
+    sample_init(sample);
     sample->workload = xstrdup(request->workload);
     sample->prompt = xstrdup(request->prompt_id);
     sample->warmup = request->warmup;
     sample->asked_tokens = request->max_new_tokens;
     sample->asked_ignore_eos = request->ignore_eos;
-    if (count > 0 && count + request->max_new_tokens <= self->longest) {
-        engine_run(self->engine, ids, count, sample);
-        sample->start_ns -= self->origin_ns;
-        sample->end_ns -= self->origin_ns;
-        sample->cached_tokens = 0;
-    } else {
-        sample->error_code = xstrdup(count > 0 ? "CONTEXT_OVERFLOW" : "FAILED_REQUEST");
-        sample->error_message =
-            count > 0 ? xformat("%d prompt tokens: more than was planned for", count) : xstrdup(error.message);
-    }
-    free(ids);
+    sample->cached_tokens = 0;
+    *ready = (struct engine_request){flight->ids, count, request->stream, sample};
+    if (count > 0 && count + request->max_new_tokens <= self->longest)
+        return true;
+    sample->error_code = xstrdup(count > 0 ? "CONTEXT_OVERFLOW" : "FAILED_REQUEST");
+    sample->error_message =
+        count > 0 ? xformat("%d prompt tokens: more than was planned for", count) : xstrdup(error.message);
+    return false;
 }
 
+/* Runs a few requests together, and delivers their samples in order when none is in flight any more. */
+static int run_together(struct engine_source *self, const struct request *requests, int count,
+                        source_on_sample *on_sample, void *context)
+{
+    struct flight *flights = xcalloc((size_t)count, sizeof *flights);
+    struct engine_request *ready = xcalloc((size_t)count, sizeof *ready);
+    int ready_count = 0, stop = 0;
+    for (int i = 0; i < count; i++)
+        ready_count += prepare(self, &requests[i], &flights[i], &ready[ready_count]);
+    engine_run(self->engine, ready, ready_count);
+    for (int i = 0; i < count; i++) {
+        struct sample *sample = &flights[i].sample;
+        free(flights[i].ids);
+        if (sample->ok) {
+            sample->start_ns -= self->origin_ns;
+            sample->end_ns -= self->origin_ns;
+        }
+        if (stop)
+            sample_free(sample);
+        else
+            stop = on_sample(context, sample);
+    }
+    free(ready);
+    free(flights);
+    return stop;
+}
+
+/* One in flight: each sample is delivered as it ends. More: all run in one go, since writing one would hold the others
+ * up. */
 static int run(struct source *source, const struct request *requests, int count, int in_flight,
                source_on_sample *on_sample, void *context, struct error *error)
 {
-    (void)in_flight;
     (void)error;
-    for (int i = 0; i < count; i++) {
-        struct sample sample;
-        sample_init(&sample);
-        run_one((struct engine_source *)source, &requests[i], &sample);
-        if (on_sample(context, &sample))
-            break;
-    }
+    int step = in_flight == 1 ? 1 : count, stop = 0;
+    for (int i = 0; i < count && !stop; i += step)
+        stop = run_together((struct engine_source *)source, requests + i, step, on_sample, context);
     return 0;
 }
 
@@ -106,7 +138,8 @@ static int audit(struct source *source, const struct request *requests, const st
         int *ids = NULL, length = engine_encode(engine, requests[i].text, &ids, error);
         if (length < 0)
             return -1;
-        double worst = engine_audit(engine, ids, length, sample);
+        struct sample copy = *sample;
+        double worst = engine_audit(engine, &(struct engine_request){ids, length, requests[i].stream, &copy});
         free(ids);
         audit->regret_max = worst > audit->regret_max ? worst : audit->regret_max;
         audit->tokens += sample->tokens;
@@ -141,5 +174,7 @@ struct source *engine_source_open(const struct plan *plan, const char *device, s
     struct engine_source *self = xcalloc(1, sizeof *self);
     self->base.class = &engine_source_class;
     self->engine = engine;
+    self->sampling =
+        (struct sampling){(float)plan->sampling.temperature, plan->sampling.top_k, (float)plan->sampling.top_p, 0};
     return &self->base;
 }

@@ -103,7 +103,7 @@ static void fills_in_what_is_left_out(void **state)
     assert_int_equal(plan.comparison_count, 0);
     assert_int_equal(plan.workloads[0].count, 0);
     assert_false(plan.workloads[0].ignore_eos);
-    assert_float_equal(plan.temperature, 0, 0);
+    assert_float_equal(plan.sampling.temperature, 0, 0);
     for (int i = 0; i < RULE_COUNT; i++)
         assert_true(isnan(plan.rules.threshold[i]));
     plan_free(&plan);

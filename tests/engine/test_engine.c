@@ -13,6 +13,7 @@
 #define TARGET "data/models/demo/target"
 #define DRAFTER "data/models/demo/drafter"
 
+static const struct sampling greedy = {.top_p = 1};
 static const struct arm arm_auto = {1, METHOD_AUTO, 0, 1}, arm_linear = {1, METHOD_LINEAR, 0, 1};
 
 static struct engine *open_engine(const char *dtype)
@@ -27,7 +28,7 @@ static void load(struct engine *engine, const struct arm *arm, int positions)
 {
     struct error error = {0};
     json_t *memory = NULL;
-    assert_int_equal(engine_load(engine, arm, positions, &memory, &error), 0);
+    assert_int_equal(engine_load(engine, arm, &greedy, positions, &memory, &error), 0);
     json_decref(memory);
 }
 
@@ -46,7 +47,7 @@ static void run(struct engine *engine, const char *text, int tokens, bool ignore
     sample_init(sample);
     sample->asked_tokens = tokens;
     sample->asked_ignore_eos = ignore_eos;
-    engine_run(engine, ids, count, sample);
+    engine_run(engine, &(struct engine_request){ids, count, 0, sample}, 1);
     free(ids);
 }
 
@@ -118,15 +119,15 @@ static void audit_passes_honest_outputs_and_finds_a_forged_token(void **state)
         load(engine, &arm, 200);
         run(engine, prompt, 100, true, &sample);
         int count, *ids = encode(engine, prompt, &count);
-        double honest = engine_audit(engine, ids, count, &sample);
+        double honest = engine_audit(engine, &(struct engine_request){ids, count, 0, &sample});
         assert_true(honest < modes[m].limit);
         for (int at = 0; at < sample.tokens; at += 33) {
             int kept = sample.token_ids[at];
             sample.token_ids[at] = (kept + 1500) % 4096;
-            assert_true(engine_audit(engine, ids, count, &sample) > 0.5);
+            assert_true(engine_audit(engine, &(struct engine_request){ids, count, 0, &sample}) > 0.5);
             sample.token_ids[at] = kept;
         }
-        assert_true(engine_audit(engine, ids, count, &sample) == honest);
+        assert_true(engine_audit(engine, &(struct engine_request){ids, count, 0, &sample}) == honest);
         free(ids);
         sample_free(&sample);
         engine_close(engine);

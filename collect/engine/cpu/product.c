@@ -4,6 +4,7 @@
 
 #include <dnnl.h>
 #include <omp.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #define SHAPES_MAXIMUM 64
@@ -16,12 +17,18 @@ static void check(dnnl_status_t status, const char *what)
 }
 #define CHECK(call) check((call), #call)
 
+static dnnl_engine_t shared_engine;
+
+static void create_engine(void)
+{
+    CHECK(dnnl_engine_create(&shared_engine, dnnl_cpu, 0));
+}
+
 static dnnl_engine_t cpu_engine(void)
 {
-    static dnnl_engine_t engine;
-    if (!engine)
-        CHECK(dnnl_engine_create(&engine, dnnl_cpu, 0));
-    return engine;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, create_engine);
+    return shared_engine;
 }
 
 /* Streams of the CPU run at once and keep nothing; each thread has its own. */
@@ -50,19 +57,13 @@ static dnnl_memory_t wrap(const dnnl_memory_desc_t *description, void *bytes)
     return memory;
 }
 
-static dnnl_primitive_desc_t describe(const void *operation, bool add)
+static dnnl_primitive_desc_t describe(const void *operation)
 {
     dnnl_primitive_attr_t attributes;
     dnnl_primitive_desc_t description;
-    dnnl_post_ops_t after;
     CHECK(dnnl_primitive_attr_create(&attributes));
     CHECK(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
-    CHECK(dnnl_post_ops_create(&after));
-    if (add)
-        CHECK(dnnl_post_ops_append_sum(after, 1.0f));
-    CHECK(dnnl_primitive_attr_set_post_ops(attributes, after));
     CHECK(dnnl_primitive_desc_create(&description, operation, attributes, cpu_engine(), NULL));
-    CHECK(dnnl_post_ops_destroy(after));
     CHECK(dnnl_primitive_attr_destroy(attributes));
     return description;
 }
@@ -91,24 +92,33 @@ struct linear_weights {
 struct linear {
     enum product_type type;
     int inputs, outputs;
-    bool add;
     struct linear_shape shapes[SHAPES_MAXIMUM];
     int shape_count;
     struct linear_weights one_row;   /* row-major: a matrix-vector product streams it */
     struct linear_weights many_rows; /* as oneDNN's matrix product likes it at the smallest such shape */
 };
 
-/* The stacked tensors, row-major [outputs, inputs] in the type. */
-static void *stack_tensors(const struct linear *linear, const struct tensor *const *tensors, int count)
+/* One part, row-major [part->rows, inputs] in the type, to `out`. */
+static void copy_part(const struct linear *linear, const struct linear_part *part, char *out)
 {
-    size_t size = product_type_size(linear->type), at = 0;
-    void *rows = xaligned((size_t)linear->outputs * (size_t)linear->inputs, size);
-    for (int i = 0; i < count; i++) {
+    int64_t columns = part->tensor->shape[1];
+    for (int row = 0; row < part->rows; row++) {
+        int64_t first = (part->first_row + row) * columns + part->first_column;
         if (linear->type == PRODUCT_BFLOAT16)
-            tensor_to_bfloat16(tensors[i], 0, tensors[i]->elements, (uint16_t *)rows + at);
+            tensor_to_bfloat16(part->tensor, first, linear->inputs, (void *)out);
         else
-            tensor_to_float(tensors[i], 0, tensors[i]->elements, (float *)rows + at);
-        at += (size_t)tensors[i]->elements;
+            tensor_to_float(part->tensor, first, linear->inputs, (void *)out);
+        out += (size_t)linear->inputs * product_type_size(linear->type);
+    }
+}
+
+static void *stack_parts(const struct linear *linear, const struct linear_part *parts, int count)
+{
+    size_t row = (size_t)linear->inputs * product_type_size(linear->type), at = 0;
+    char *rows = xaligned((size_t)linear->outputs, row);
+    for (int i = 0; i < count; i++) {
+        copy_part(linear, &parts[i], rows + at);
+        at += (size_t)parts[i].rows * row;
     }
     return rows;
 }
@@ -155,7 +165,7 @@ static dnnl_primitive_desc_t describe_one_row(struct linear *linear, const dnnl_
     dnnl_memory_desc_t *layout = &linear->one_row.layout;
     CHECK(dnnl_memory_desc_init_by_tag(layout, 2, sizes, data_type(linear->type), dnnl_ab));
     CHECK(dnnl_inner_product_forward_desc_init(&operation, dnnl_forward_inference, x, layout, NULL, y));
-    return describe(&operation, linear->add);
+    return describe(&operation);
 }
 
 static dnnl_primitive_desc_t describe_many_rows(struct linear *linear, const dnnl_memory_desc_t *x,
@@ -167,7 +177,7 @@ static dnnl_primitive_desc_t describe_many_rows(struct linear *linear, const dnn
     if (!layout->ndims)
         CHECK(dnnl_memory_desc_init_by_tag(layout, 2, sizes, data_type(linear->type), dnnl_format_tag_any));
     CHECK(dnnl_matmul_desc_init(&operation, x, layout, NULL, y));
-    dnnl_primitive_desc_t description = describe(&operation, linear->add);
+    dnnl_primitive_desc_t description = describe(&operation);
     *layout = *dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0);
     return description;
 }
@@ -190,18 +200,17 @@ static void add_shape(struct linear *linear, int rows)
     CHECK(dnnl_primitive_desc_destroy(description));
 }
 
-struct linear *linear_create(enum product_type type, const struct tensor *const *tensors, int tensor_count, int inputs,
-                             enum linear_output output, const int *shapes, int shape_count)
+struct linear *linear_create(enum product_type type, const struct linear_part *parts, int part_count, int inputs,
+                             const int *shapes, int shape_count)
 {
     struct linear *linear = xcalloc(1, sizeof *linear);
     linear->type = type;
     linear->inputs = inputs;
-    linear->add = output == LINEAR_ADD;
-    for (int i = 0; i < tensor_count; i++)
-        linear->outputs += (int)(tensors[i]->elements / inputs);
+    for (int i = 0; i < part_count; i++)
+        linear->outputs += parts[i].rows;
     for (int i = 0; i < shape_count && i < SHAPES_MAXIMUM; i++)
         add_shape(linear, shapes[i]);
-    store_weights(linear, stack_tensors(linear, tensors, tensor_count));
+    store_weights(linear, stack_parts(linear, parts, part_count));
     return linear;
 }
 
@@ -277,7 +286,7 @@ struct small_product *small_product_create(enum product_type type, int rows, int
     omp_set_num_threads(1); /* oneDNN plans for the threads it sees: inside a parallel region it has one */
     dnnl_matmul_desc_t operation;
     CHECK(dnnl_matmul_desc_init(&operation, &a, &b, NULL, &c));
-    dnnl_primitive_desc_t description = describe(&operation, false);
+    dnnl_primitive_desc_t description = describe(&operation);
     CHECK(dnnl_primitive_create(&product->primitive, description));
     omp_set_num_threads(thread_count);
     size_t scratch = scratch_size(description);

@@ -22,17 +22,21 @@ static inline size_t product_type_size(enum product_type type)
 /* True where the CPU multiplies bfloat16 itself; elsewhere bfloat16 products would be emulated, slowly. */
 bool product_has_bfloat16(void);
 
-/* --- y[rows, outputs] (+)= x[rows, inputs] · W[outputs, inputs]ᵀ, accumulated and answered in float32
- * ------------------------------ */
+/* --- y[rows, outputs] = x[rows, inputs] · W[outputs, inputs]ᵀ, accumulated and answered in float32
+ * ------------------------------- */
 
 struct linear;
 
-enum linear_output { LINEAR_STORE, LINEAR_ADD };
+/* Rows [first_row, first_row + rows) and columns [first_column, first_column + inputs) of a tensor: a rank's slice of a
+ * weight. */
+struct linear_part {
+    const struct tensor *tensor;
+    int first_row, rows, first_column;
+};
 
-/* W is the tensors stacked along their rows; all have `inputs` columns. shapes[shape_count]: the numbers of rows it
- * will be used with, rising. */
-struct linear *linear_create(enum product_type type, const struct tensor *const *tensors, int tensor_count, int inputs,
-                             enum linear_output output, const int *shapes, int shape_count);
+/* W is the parts, one below the other. shapes[shape_count]: the numbers of rows it will be used with, rising. */
+struct linear *linear_create(enum product_type type, const struct linear_part *parts, int part_count, int inputs,
+                             const int *shapes, int shape_count);
 
 /* `rows` must not exceed the largest shape; the next larger shape is used, so x and y must have room for that many
  * rows. x in the linear's type. */

@@ -38,7 +38,10 @@ struct attention_scratch {
 struct stack {
     const struct model *model;
     enum product_type type;
-    int sessions, capacity, group; /* group: query heads a KV head */
+    struct team *team;
+    int rank, heads, kv_heads, inner; /* this rank's query heads, KV heads, MLP columns */
+    int kv_slice;                     /* its slice of the KV heads; ranks share one where there are fewer heads */
+    int sessions, capacity, group;    /* group: query heads a KV head */
     int maximum_rows;
     int segment_shapes[64], segment_shape_count;
     int column_steps;
@@ -50,6 +53,7 @@ struct stack {
     struct attention_products *attention; /* [segment_shape][column step] */
     struct attention_scratch *scratch;    /* [thread] */
     int thread_count;
+    float *partial;      /* [rows, hidden_size]: this rank's share of a sum over ranks */
     float *fused;        /* qkv, gate_up or context products: [rows, widest] */
     char *product_input; /* [rows, widest] in the type */
     float *bias;         /* [session][segment rows, segment rows] */
@@ -68,33 +72,51 @@ static int widest(int a, int b)
     return a > b ? a : b;
 }
 
-static void create_layer(const struct stack_options *options, const struct model_layer *from, struct layer *layer)
+/* Rows [count * index, count * (index + 1)) of a weight, all columns. */
+static struct linear_part row_slice(const struct tensor *tensor, int index, int count)
 {
-    const struct model *model = options->model;
-    const struct tensor *qkv[] = {from->q, from->k, from->v}, *gate_up[] = {from->gate, from->up};
-    int hidden = model->hidden_size, count = options->row_shape_count;
-    const int *shapes = options->row_shapes;
+    return (struct linear_part){tensor, index * count, count, 0};
+}
+
+/* All rows of a weight, columns from `first` on. */
+static struct linear_part column_slice(const struct tensor *tensor, int first)
+{
+    return (struct linear_part){tensor, 0, (int)tensor->shape[0], first};
+}
+
+static void create_layer(struct stack *stack, const struct stack_options *options, const struct model_layer *from,
+                         struct layer *layer)
+{
+    int head = stack->model->head_size, hidden = stack->model->hidden_size, rank = options->rank;
+    int queries = stack->heads * head, keys = stack->kv_heads * head;
+    const struct linear_part qkv[] = {row_slice(from->q, rank, queries), row_slice(from->k, stack->kv_slice, keys),
+                                      row_slice(from->v, stack->kv_slice, keys)};
+    const struct linear_part gate_up[] = {row_slice(from->gate, rank, stack->inner),
+                                          row_slice(from->up, rank, stack->inner)};
+    const struct linear_part o = column_slice(from->o, rank * queries),
+                             down = column_slice(from->down, rank * stack->inner);
+    const int *shapes = options->row_shapes, count = options->row_shape_count;
     layer->input_norm = load_vector(from->input_norm);
     layer->post_attention_norm = load_vector(from->post_attention_norm);
     layer->q_norm = load_vector(from->q_norm);
     layer->k_norm = load_vector(from->k_norm);
-    layer->qkv = linear_create(options->type, qkv, 3, hidden, LINEAR_STORE, shapes, count);
-    layer->o =
-        linear_create(options->type, &from->o, 1, model->head_count * model->head_size, LINEAR_ADD, shapes, count);
-    layer->gate_up = linear_create(options->type, gate_up, 2, hidden, LINEAR_STORE, shapes, count);
-    layer->down = linear_create(options->type, &from->down, 1, model->intermediate_size, LINEAR_ADD, shapes, count);
+    layer->qkv = linear_create(stack->type, qkv, 3, hidden, shapes, count);
+    layer->o = linear_create(stack->type, &o, 1, queries, shapes, count);
+    layer->gate_up = linear_create(stack->type, gate_up, 2, hidden, shapes, count);
+    layer->down = linear_create(stack->type, &down, 1, stack->inner, shapes, count);
 }
 
 static void create_context(struct stack *stack, const struct stack_options *options)
 {
     const struct model *model = stack->model;
-    const struct tensor **parts = xcalloc((size_t)model->layer_count * 2, sizeof *parts);
+    int keys = stack->kv_heads * model->head_size;
+    struct linear_part *parts = xcalloc((size_t)model->layer_count * 2, sizeof *parts);
     for (int i = 0; i < model->layer_count; i++) {
-        parts[2 * i] = model->layers[i].k;
-        parts[2 * i + 1] = model->layers[i].v;
+        parts[2 * i] = row_slice(model->layers[i].k, stack->kv_slice, keys);
+        parts[2 * i + 1] = row_slice(model->layers[i].v, stack->kv_slice, keys);
     }
-    stack->context = linear_create(stack->type, parts, 2 * model->layer_count, model->hidden_size, LINEAR_STORE,
-                                   options->row_shapes, options->row_shape_count);
+    stack->context = linear_create(stack->type, parts, 2 * model->layer_count, model->hidden_size, options->row_shapes,
+                                   options->row_shape_count);
     free(parts);
 }
 
@@ -142,14 +164,15 @@ static void create_buffers(struct stack *stack)
 {
     const struct model *model = stack->model;
     size_t rows = (size_t)stack->maximum_rows, size = product_type_size(stack->type);
-    int heads = model->head_count * model->head_size, kv = model->kv_head_count * model->head_size;
-    int wide = widest(heads + 2 * kv, 2 * model->intermediate_size);
+    int heads = stack->heads * model->head_size, kv = stack->kv_heads * model->head_size;
+    int wide = widest(widest(heads + 2 * kv, 2 * stack->inner), model->hidden_size);
     wide = widest(wide, stack->context ? 2 * kv * model->layer_count : 0);
     size_t cache = (size_t)model->layer_count * (size_t)stack->sessions * (size_t)kv * (size_t)stack->capacity;
     stack->keys = xaligned(cache, size);
     stack->values = xaligned(cache, size);
     stack->fused = xaligned(rows * (size_t)wide, sizeof(float));
-    stack->product_input = xaligned(rows * (size_t)widest(model->hidden_size, model->intermediate_size), size);
+    stack->partial = xaligned(rows * (size_t)model->hidden_size, sizeof(float));
+    stack->product_input = xaligned(rows * (size_t)widest(model->hidden_size, stack->inner), size);
     size_t segment_rows = (size_t)stack->segment_shapes[stack->segment_shape_count - 1];
     stack->bias = xaligned((size_t)stack->sessions * segment_rows * segment_rows, sizeof(float));
     stack->attended = xaligned(rows * (size_t)heads, size);
@@ -164,13 +187,20 @@ struct stack *stack_create(const struct stack_options *options)
     stack->sessions = options->sessions;
     stack->column_steps = (options->capacity + COLUMN_STEP - 1) / COLUMN_STEP;
     stack->capacity = stack->column_steps * COLUMN_STEP;
-    stack->group = model->head_count / model->kv_head_count;
+    int ranks = team_ranks(options->team);
+    stack->team = options->team;
+    stack->rank = options->rank;
+    stack->heads = model->head_count / ranks;
+    stack->kv_heads = model->kv_head_count > ranks ? model->kv_head_count / ranks : 1;
+    stack->kv_slice = model->kv_head_count > ranks ? options->rank : options->rank * model->kv_head_count / ranks;
+    stack->group = stack->heads / stack->kv_heads;
+    stack->inner = model->intermediate_size / ranks;
     stack->maximum_rows = options->row_shapes[options->row_shape_count - 1];
     stack->segment_shape_count = options->segment_shape_count;
     memcpy(stack->segment_shapes, options->segment_shapes, (size_t)options->segment_shape_count * sizeof(int));
     stack->layers = xcalloc((size_t)model->layer_count, sizeof *stack->layers);
     for (int i = 0; i < model->layer_count; i++)
-        create_layer(options, &model->layers[i], &stack->layers[i]);
+        create_layer(stack, options, &model->layers[i], &stack->layers[i]);
     stack->norm = load_vector(model->norm);
     if (options->with_context)
         create_context(stack, options);
@@ -205,9 +235,9 @@ void stack_destroy(struct stack *stack)
         free(stack->scratch[i].output);
     }
     linear_destroy(stack->context);
-    void *buffers[] = {stack->layers,        stack->norm,      stack->cosines, stack->sines,
-                       stack->keys,          stack->values,    stack->fused,   stack->attended,
-                       stack->product_input, stack->attention, stack->scratch, stack->bias};
+    void *buffers[] = {stack->layers,  stack->norm,  stack->cosines,  stack->sines,         stack->keys,
+                       stack->values,  stack->fused, stack->attended, stack->product_input, stack->attention,
+                       stack->scratch, stack->bias,  stack->partial};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);
     free(stack);
@@ -216,8 +246,8 @@ void stack_destroy(struct stack *stack)
 /* Where a layer's keys (or values) of one KV head of a session begin: [capacity, head_size]. */
 static char *cache_at(const struct stack *stack, char *cache, int layer, int session, int kv_head, int position)
 {
-    size_t head = ((size_t)layer * (size_t)stack->sessions + (size_t)session) * (size_t)stack->model->kv_head_count +
-                  (size_t)kv_head;
+    size_t head =
+        ((size_t)layer * (size_t)stack->sessions + (size_t)session) * (size_t)stack->kv_heads + (size_t)kv_head;
     return cache + (head * (size_t)stack->capacity + (size_t)position) * (size_t)stack->model->head_size *
                        product_type_size(stack->type);
 }
@@ -244,12 +274,12 @@ static void store_key_value(struct stack *stack, int layer, int session, int kv_
 static void store_heads(struct stack *stack, int layer, const struct stack_segment *segment, int kv_head, char *queries)
 {
     const struct model *model = stack->model;
-    int head = model->head_size, group = stack->group, width = (model->head_count + 2 * model->kv_head_count) * head;
+    int head = model->head_size, group = stack->group, width = (stack->heads + 2 * stack->kv_heads) * head;
     float scale = 1.0f / sqrtf((float)head);
     size_t query_bytes = (size_t)head * product_type_size(stack->type);
     for (int row = 0; row < segment->count; row++) {
         float *fused = stack->fused + (size_t)(segment->first + row) * (size_t)width;
-        float *key = fused + (model->head_count + kv_head) * head, *value = key + model->kv_head_count * head;
+        float *key = fused + (stack->heads + kv_head) * head, *value = key + stack->kv_heads * head;
         int position = segment->positions[row];
         for (int g = 0; g < group; g++, queries += query_bytes) {
             float *query = fused + (kv_head * group + g) * head;
@@ -285,6 +315,20 @@ static void fill_bias(struct stack *stack, const struct stack_segment *segment)
     }
 }
 
+/* A sliding-window layer: hides from row `row` what lies too far back, and what lies ahead where the model says so. */
+static void hide_outside_window(const struct stack *stack, int window, const struct stack_segment *segment, int row,
+                                float *scores)
+{
+    int position = segment->positions[row], first = position - window + 1;
+    for (int i = 0; i < segment->base && i < first; i++)
+        scores[i] = -INFINITY;
+    for (int i = 0; i < segment->count; i++) {
+        int ahead = segment->positions[i] - position;
+        if (-ahead >= window || ahead >= (stack->model->causal_windows ? 1 : window))
+            scores[segment->base + i] = -INFINITY;
+    }
+}
+
 static void attend(struct stack *stack, int layer, const struct stack_segment *segment, int kv_head)
 {
     const struct model *model = stack->model;
@@ -294,6 +338,7 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
     const struct attention_products *products =
         &stack->attention[segment_shape(stack, segment->count) * stack->column_steps + step];
     const float *bias = bias_at(stack, segment);
+    int window = model->windows ? model->windows[layer] : 0;
     size_t size = product_type_size(stack->type);
     store_heads(stack, layer, segment, kv_head, scratch->queries);
     small_product_apply(products->scores, scratch->queries,
@@ -302,6 +347,8 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
         float *scores = scratch->scores + (size_t)i * (size_t)columns;
         char *weights = (char *)scratch->weights + (size_t)i * (size_t)columns * size;
         kernel_add(scores + segment->base, bias + (i / group) * segment->count, segment->count);
+        if (window)
+            hide_outside_window(stack, window, segment, i / group, scores);
         scratch->sums[i] = kernel_weigh(scores, seen);
         kernel_store(stack->type, scores, 1.0f, seen, weights);
         memset(weights + (size_t)seen * size, 0, (size_t)(columns - seen) * size);
@@ -311,7 +358,7 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
     for (int i = 0; i < segment->count * group; i++) {
         size_t row = (size_t)(segment->first + i / group),
                column = (size_t)(kv_head * group + i % group) * (size_t)head;
-        size_t at = row * (size_t)(model->head_count * head) + column;
+        size_t at = row * (size_t)(stack->heads * head) + column;
         kernel_store(stack->type, scratch->output + i * head, 1.0f / scratch->sums[i], head,
                      stack->attended + at * size);
     }
@@ -332,21 +379,21 @@ static void norm_rows(const struct stack *stack, const float *x, const float *we
 static void run_attention(struct stack *stack, int index, const struct stack_segment *segments, int segment_count,
                           int rows, float *x)
 {
-    const struct model *model = stack->model;
     struct layer *layer = &stack->layers[index];
     norm_rows(stack, x, layer->input_norm, rows, stack->product_input);
     linear_apply(layer->qkv, rows, stack->product_input, stack->fused);
 #pragma omp parallel for schedule(static) collapse(2)
     for (int s = 0; s < segment_count; s++)
-        for (int kv = 0; kv < model->kv_head_count; kv++)
+        for (int kv = 0; kv < stack->kv_heads; kv++)
             attend(stack, index, &segments[s], kv);
-    linear_apply(layer->o, rows, stack->attended, x);
+    linear_apply(layer->o, rows, stack->attended, stack->partial);
+    team_reduce_add(stack->team, stack->rank, stack->partial, rows * stack->model->hidden_size, x);
 }
 
 static void run_mlp(struct stack *stack, int index, int rows, float *x)
 {
     struct layer *layer = &stack->layers[index];
-    int inner = stack->model->intermediate_size;
+    int inner = stack->inner;
     size_t size = product_type_size(stack->type);
     norm_rows(stack, x, layer->post_attention_norm, rows, stack->product_input);
     linear_apply(layer->gate_up, rows, stack->product_input, stack->fused);
@@ -356,7 +403,8 @@ static void run_mlp(struct stack *stack, int index, int rows, float *x)
         kernel_gated(gate, gate + inner, inner, gate);
         kernel_store(stack->type, gate, 1.0f, inner, stack->product_input + (size_t)i * (size_t)inner * size);
     }
-    linear_apply(layer->down, rows, stack->product_input, x);
+    linear_apply(layer->down, rows, stack->product_input, stack->partial);
+    team_reduce_add(stack->team, stack->rank, stack->partial, rows * stack->model->hidden_size, x);
 }
 
 void stack_run(struct stack *stack, const struct stack_segment *segments, int segment_count, int rows, float *x,
@@ -376,13 +424,13 @@ void stack_run(struct stack *stack, const struct stack_segment *segments, int se
 void stack_add_context(struct stack *stack, int session, int base, int rows, const void *features)
 {
     const struct model *model = stack->model;
-    int kv = model->kv_head_count * model->head_size, width = 2 * kv * model->layer_count;
+    int kv = stack->kv_heads * model->head_size, width = 2 * kv * model->layer_count;
     linear_apply(stack->context, rows, features, stack->fused);
 #pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
     for (int i = 0; i < rows; i++)
         for (int layer = 0; layer < model->layer_count; layer++) {
             float *key = stack->fused + (size_t)i * (size_t)width + (size_t)layer * 2 * (size_t)kv;
-            for (int h = 0; h < model->kv_head_count; h++)
+            for (int h = 0; h < stack->kv_heads; h++)
                 store_key_value(stack, layer, session, h, base + i, base + i, key + h * model->head_size,
                                 key + kv + h * model->head_size);
         }
@@ -390,7 +438,7 @@ void stack_add_context(struct stack *stack, int session, int base, int rows, con
 
 void stack_compact(struct stack *stack, int session, int base, const int *nodes, int count)
 {
-    int heads = stack->model->kv_head_count;
+    int heads = stack->kv_heads;
     size_t row = (size_t)stack->model->head_size * product_type_size(stack->type);
     char *caches[] = {stack->keys, stack->values};
     for (int layer = 0; layer < stack->model->layer_count; layer++)
@@ -416,16 +464,15 @@ size_t stack_weight_bytes(const struct stack *stack)
 size_t stack_cache_bytes(const struct stack *stack)
 {
     const struct model *model = stack->model;
-    return 2 * (size_t)model->layer_count * (size_t)stack->sessions * (size_t)model->kv_head_count *
+    return 2 * (size_t)model->layer_count * (size_t)stack->sessions * (size_t)stack->kv_heads *
            (size_t)stack->capacity * (size_t)model->head_size * product_type_size(stack->type);
 }
 
-void stack_run_products(struct stack *stack, int rows, int base, float *x)
+void stack_run_products(struct stack *stack, int rows, int base)
 {
-    int step = (base + rows + COLUMN_STEP - 1) / COLUMN_STEP - 1, kv_heads = stack->model->kv_head_count;
+    int step = (base + rows + COLUMN_STEP - 1) / COLUMN_STEP - 1, kv_heads = stack->kv_heads;
     const struct attention_products *products =
         &stack->attention[segment_shape(stack, rows) * stack->column_steps + step];
-    memset(x, 0, (size_t)rows * (size_t)stack->model->hidden_size * sizeof *x);
     for (int i = 0; i < stack->model->layer_count; i++) {
         struct layer *layer = &stack->layers[i];
         linear_apply(layer->qkv, rows, stack->product_input, stack->fused);
@@ -437,9 +484,9 @@ void stack_run_products(struct stack *stack, int rows, int base, float *x)
             small_product_apply(products->weighted, scratch->weights, cache_at(stack, stack->values, i, 0, kv, 0),
                                 scratch->output);
         }
-        linear_apply(layer->o, rows, stack->attended, x);
+        linear_apply(layer->o, rows, stack->attended, stack->partial);
         linear_apply(layer->gate_up, rows, stack->product_input, stack->fused);
-        linear_apply(layer->down, rows, stack->product_input, x);
+        linear_apply(layer->down, rows, stack->product_input, stack->partial);
     }
 }
 

@@ -6,6 +6,7 @@
 #define COLLECT_ENGINE_CPU_STACK_H
 
 #include "collect/engine/cpu/product.h"
+#include "collect/engine/cpu/team.h"
 #include "collect/engine/model.h"
 
 #include <stdint.h>
@@ -26,6 +27,9 @@ struct stack;
 
 struct stack_options {
     const struct model *model;
+    struct team *team;
+    int rank; /* which slice of the heads and of the MLP this stack holds; all calls are made by that rank of the team
+               */
     enum product_type type;
     int sessions, capacity;
     const int *row_shapes; /* rows of a batch that products are readied for, rising */
@@ -39,7 +43,8 @@ struct stack *stack_create(const struct stack_options *options);
 void stack_destroy(struct stack *stack);
 
 /* Runs all layers over x[rows, hidden_size] in place, then the final norm into normed[rows, hidden_size], in the
- * products' type. x and normed have room for the largest row shape. */
+ * products' type. x and normed have room for the largest row shape. Ranks meet in two all-reduces a layer; x ends
+ * bit-identical on all. */
 void stack_run(struct stack *stack, const struct stack_segment *segments, int segment_count, int rows, float *x,
                void *normed, stack_on_layer *on_layer, void *context);
 
@@ -55,8 +60,8 @@ size_t stack_weight_bytes(const struct stack *stack);
 size_t stack_cache_bytes(const struct stack *stack);
 
 /* For benchmarks: the products that stack_run and stack_add_context would call for one segment of `rows` rows over
- * `base` committed positions, and nothing else. x is overwritten. */
-void stack_run_products(struct stack *stack, int rows, int base, float *x);
+ * `base` committed positions, and nothing else. */
+void stack_run_products(struct stack *stack, int rows, int base);
 void stack_run_context_product(struct stack *stack, int rows, const void *features);
 
 #endif

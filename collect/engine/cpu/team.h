@@ -1,0 +1,26 @@
+/* Tensor-parallel ranks as threads of one process. Rank 0 is the caller's thread; the others wait between calls. Each
+ * rank has its own OpenMP team: omp_set_num_threads() binds only the thread that calls it. */
+#ifndef COLLECT_ENGINE_CPU_TEAM_H
+#define COLLECT_ENGINE_CPU_TEAM_H
+
+struct team;
+
+typedef void team_work(void *context, int rank);
+
+/* `ranks` threads that share the CPU's cores evenly, at least one each. */
+struct team *team_create(int ranks);
+void team_destroy(struct team *team);
+
+/* Runs work(context, rank) on every rank and returns when all have ended. */
+void team_run(struct team *team, team_work *work, void *context);
+
+/* Every rank waits for the others; only inside team_run(). */
+void team_wait(struct team *team);
+
+/* An all-reduce: adds every rank's partial[count], in the order of the ranks, to each rank's x[count]. All ranks pass
+ * the same count; x is therefore bit-identical on all of them. */
+void team_reduce_add(struct team *team, int rank, const float *partial, int count, float *x);
+
+int team_ranks(const struct team *team);
+
+#endif

@@ -1,0 +1,43 @@
+/* The choice of a token: one for every method, rank count and backend.
+ *
+ * The argmax of logit / T plus Gumbel noise, over the tokens that top-k and top-p leave; at T = 0 the plain argmax. By
+ * the Gumbel-max trick that is an exact draw from the softmax. The noise is a function of (stream, position, token)
+ * alone, by the counter-based generator Philox4x32-10 (Salmon et al., SC 2011), so that siblings of a tree share the
+ * noise of their position and every path through a tree finds the tokens that autoregressive decoding finds. */
+#ifndef COLLECT_ENGINE_SAMPLE_H
+#define COLLECT_ENGINE_SAMPLE_H
+
+#include <stdint.h>
+
+struct sampling {
+    float temperature; /* 0: the argmax */
+    int top_k;         /* 0: all tokens */
+    float top_p;       /* 1: all tokens */
+    uint64_t stream;   /* of the request: no other shares its noise */
+};
+
+/* The chosen token and how far it lies above the runner-up, in logits: at T > 0 of the perturbed scores, times T. */
+struct choice {
+    int token;
+    float margin;
+};
+
+/* Room for a sorted vocabulary: [vocabulary] each. */
+struct sample_scratch {
+    int *indices;
+    float *values;
+};
+
+/* logits[count]; `position` is that of the token to be chosen. Ties go to the lowest id. */
+struct choice sample_choose(const float *logits, int count, const struct sampling *sampling, int position,
+                            const struct sample_scratch *scratch);
+
+/* How far `token` lies below the choice, in logits as above; 0 where it is the choice. A token that top-k or top-p
+ * leaves out lies at least as far below as it lies below the last that is left in. */
+double sample_regret(const float *logits, int count, const struct sampling *sampling, int position, int token,
+                     const struct sample_scratch *scratch);
+
+/* Four random words: the block `counter` of the generator under `key`. */
+void sample_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+#endif
