@@ -125,7 +125,7 @@ static void refuses_headers_that_do_not_add_up(void **state)
     static const struct {
         const char *header, *expected;
     } cases[] = {
-        {"", "model.safetensors: line "},
+        {"", "model.safetensors: the header is not an object"},
         {"{", "model.safetensors: line "},
         {"[]", "model.safetensors: the header is not an object"},
         {"{'a': 1}", "tensor \"a\": must be an object"},
