@@ -74,7 +74,6 @@ static int read_numbers(const json_t *array, const char *where, const char *key,
     return 0;
 }
 
-/* Lists that a later version will take more of. */
 /* A dimension of the arms that a plan may leave out: [1]. */
 static int read_dimension(const json_t *array, const char *where, const char *key, int maximum, struct numbers *numbers,
                           struct error *error)

@@ -109,6 +109,24 @@ static void fills_in_what_is_left_out(void **state)
     plan_free(&plan);
 }
 
+static void takes_all_dimensions_of_arms_and_sampling(void **state)
+{
+    (void)state;
+    struct plan plan;
+    read_good("{'tensor_parallel': [1, 4], 'concurrency': [1, 8], 'sampling': {'temperature': 0.7, 'top_k': 20, "
+              "'top_p': 0.9}}",
+              &plan);
+    char name[ARM_NAME_SIZE];
+    assert_int_equal(plan.arm_count, 16);
+    assert_string_equal(arm_name(&plan.arms[0], name), "tp1-auto");
+    assert_string_equal(arm_name(&plan.arms[7], name), "tp1-b16-c8");
+    assert_string_equal(arm_name(&plan.arms[15], name), "tp4-b16-c8");
+    assert_float_equal(plan.sampling.temperature, 0.7, 0);
+    assert_int_equal(plan.sampling.top_k, 20);
+    assert_float_equal(plan.sampling.top_p, 0.9, 0);
+    plan_free(&plan);
+}
+
 static void takes_what_is_put_around_prompts(void **state)
 {
     (void)state;
@@ -164,9 +182,13 @@ static void refuses_with_one_clear_line(void **state)
         {"{'budgets': [8, 1025]}", "\"budgets\"[1] must be a whole number from 1 to 1024"},
         {"{'budgets': [8, '16']}", "\"budgets\"[1] must be a whole number from 1 to 1024"},
         {"{'budgets': [8, 16, 8]}", "\"budgets\" lists 8 twice; remove one"},
-        {"{'tensor_parallel': [1, 4]}", "\"tensor_parallel\" asks for 4; this version supports [1] only"},
-        {"{'concurrency': [8]}", "\"concurrency\" asks for 8; this version supports [1] only"},
-        {"{'sampling': {'temperature': 0.7}}", "sampling: \"temperature\" is 0.7; this version supports 0 only"},
+        {"{'tensor_parallel': [1, 65]}", "\"tensor_parallel\"[1] must be a whole number from 1 to 64"},
+        {"{'concurrency': [0]}", "\"concurrency\"[0] must be a whole number from 1 to 16"},
+        {"{'concurrency': [1, 17]}", "\"concurrency\"[1] must be a whole number from 1 to 16"},
+        {"{'sampling': {'temperature': -1}}", "sampling: \"temperature\" is -1; it must be from 0 to 100"},
+        {"{'sampling': {'temperature': 1, 'top_p': 0}}", "sampling: \"top_p\" is 0; it must be from 1e-06 to 1"},
+        {"{'sampling': {'top_k': 4}}",
+         "sampling: \"top_k\" and \"top_p\" mean nothing at temperature 0; remove them or raise the temperature"},
         {"{'sampling': {'temprature': 0}}", "sampling: unknown key \"temprature\"; did you mean \"temperature\"?"},
         {"{'source': {'kind': 'server'}}", "source: \"kind\" is \"server\"; it must be one of \"engine\""},
         {"{'source': {'kind': 'engine', 'target': 't'}}",
@@ -308,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_the_demo_plan),
         cmocka_unit_test(fills_in_what_is_left_out),
+        cmocka_unit_test(takes_all_dimensions_of_arms_and_sampling),
         cmocka_unit_test(takes_what_is_put_around_prompts),
         cmocka_unit_test(takes_thresholds),
         cmocka_unit_test(refuses_with_one_clear_line),
