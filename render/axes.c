@@ -33,8 +33,9 @@ static void add_tick(struct axis *axis, double value)
 static void add_steps(struct axis *axis, double step)
 {
     axis->decimals = decimals_of(step);
-    for (double k = ceil(axis->low / step - 1e-9) + 0.0; k * step <= axis->high * (1 + 1e-9) + 1e-12; k++)
-        add_tick(axis, k * step);
+    double first = ceil(axis->low / step - 1e-9) + 0.0;
+    for (int i = 0; i < AXES_TICKS_MAXIMUM && (first + i) * step <= axis->high + step * 1e-6; i++)
+        add_tick(axis, (first + i) * step);
 }
 
 static void add_powers(struct axis *axis, int wanted)

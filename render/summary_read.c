@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define COUNT_LIMIT 1e15
+#define NUMBER_LIMIT 1e15 /* of times, rates and ratios: more is damage, and no axis for it */
 
 /* Reads one element of an array into the element at `to`; `where` names it. */
 typedef int read_element(const json_t *object, const char *where, struct summary *summary, void *to,
@@ -129,9 +130,9 @@ static int read_interval(const json_t *object, const char *where, const char *ke
 {
     *interval = (struct interval){.value = NAN, .low = NAN, .high = NAN};
     const struct json_field fields[] = {
-        {"value", JSON_FIELD_DOUBLE, &interval->value, true, 0, 0},
-        {"low", JSON_FIELD_DOUBLE, &interval->low, false, 0, 0},
-        {"high", JSON_FIELD_DOUBLE, &interval->high, false, 0, 0},
+        {"value", JSON_FIELD_DOUBLE, &interval->value, true, -NUMBER_LIMIT, NUMBER_LIMIT},
+        {"low", JSON_FIELD_DOUBLE, &interval->low, false, -NUMBER_LIMIT, NUMBER_LIMIT},
+        {"high", JSON_FIELD_DOUBLE, &interval->high, false, -NUMBER_LIMIT, NUMBER_LIMIT},
         {"n", JSON_FIELD_INT, &interval->n, true, 0, 1e9},
         {"over", JSON_FIELD_STRING, &interval->over, false, 0, 0},
         {0},
@@ -151,8 +152,8 @@ static int read_limits(const json_t *object, const char *where, const char *key,
 {
     *limits = (struct limits){NAN, NAN};
     const struct json_field fields[] = {
-        {"low", JSON_FIELD_DOUBLE, &limits->low, false, 0, 0},
-        {"high", JSON_FIELD_DOUBLE, &limits->high, false, 0, 0},
+        {"low", JSON_FIELD_DOUBLE, &limits->low, false, -NUMBER_LIMIT, NUMBER_LIMIT},
+        {"high", JSON_FIELD_DOUBLE, &limits->high, false, -NUMBER_LIMIT, NUMBER_LIMIT},
         {0},
     };
     return read_inner(object, where, key, fields, error);
@@ -173,7 +174,8 @@ static int read_stages(const json_t *object, const char *where, const char *key,
     struct json_field fields[SUMMARY_STAGE_COUNT + 1] = {0};
     for (int i = 0; i < SUMMARY_STAGE_COUNT; i++) {
         stages[i] = NAN;
-        fields[i] = (struct json_field){summary_stage_names[i], JSON_FIELD_DOUBLE, &stages[i], false, 0, 0};
+        fields[i] = (struct json_field){summary_stage_names[i], JSON_FIELD_DOUBLE, &stages[i], false,
+                                        -NUMBER_LIMIT,          NUMBER_LIMIT};
     }
     return read_inner(object, where, key, fields, error);
 }
@@ -192,7 +194,7 @@ static int read_histogram(const json_t *array, const char *where, struct cell *c
     cell->histogram = cell->histogram_count ? xcalloc((size_t)cell->histogram_count, sizeof *cell->histogram) : NULL;
     for (int i = 0; i < cell->histogram_count; i++) {
         const json_t *rounds = json_array_get(array, (size_t)i);
-        if (!json_is_number(rounds) || json_number_value(rounds) < 0)
+        if (!json_is_number(rounds) || json_number_value(rounds) < 0 || json_number_value(rounds) > COUNT_LIMIT)
             return fail(error, "%s: \"accepted_histogram\" must hold counts of rounds; run analyze again", where);
         cell->histogram[i] = json_number_value(rounds);
     }
@@ -212,10 +214,10 @@ static int read_cell(const json_t *object, const char *where, struct summary *su
         {"blocks_planned", JSON_FIELD_INT, &cell->blocks_planned, true, 0, 1e6},
         {"tries", JSON_FIELD_INT, &cell->tries, false, 0, 1e6},
         {"excluded", JSON_FIELD_INT, &cell->excluded, false, 0, 1e6},
-        {"tau_request_mean", JSON_FIELD_DOUBLE, &cell->tau_request_mean, false, 0, 0},
-        {"tau_emitted", JSON_FIELD_DOUBLE, &cell->tau_emitted, false, 0, 0},
+        {"tau_request_mean", JSON_FIELD_DOUBLE, &cell->tau_request_mean, false, -NUMBER_LIMIT, NUMBER_LIMIT},
+        {"tau_emitted", JSON_FIELD_DOUBLE, &cell->tau_emitted, false, -NUMBER_LIMIT, NUMBER_LIMIT},
         {"accepted_histogram", JSON_FIELD_ARRAY, &histogram, false, 0, 0},
-        {"rounds", JSON_FIELD_DOUBLE, &cell->rounds, false, 0, 0},
+        {"rounds", JSON_FIELD_DOUBLE, &cell->rounds, false, -NUMBER_LIMIT, NUMBER_LIMIT},
         {"marks", JSON_FIELD_ARRAY, &cell->marks, false, 0, 0},
         {0},
     };

@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The folder of the target's corpus. */
+/* The folder of the target's corpus, and how many mutations of it a test runs. */
 extern const char fuzz_corpus[];
+extern const int fuzz_mutations;
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

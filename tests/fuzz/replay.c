@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { MUTATIONS = 10000, CAPACITY = 1 << 16, LIMIT_S = 120 };
+enum { CAPACITY = 1 << 16, LIMIT_S = 120 };
 
 struct input {
     char *path;
@@ -103,7 +103,7 @@ static void run_files(void)
 static void run_mutations(void)
 {
     for (place->input = 0; place->input < input_count; place->input++)
-        for (place->mutation = 0; place->mutation < MUTATIONS / input_count; place->mutation++)
+        for (place->mutation = 0; place->mutation < fuzz_mutations / input_count; place->mutation++)
             run_mutation(&inputs[place->input], partner(place->input, place->mutation), place->mutation);
 }
 

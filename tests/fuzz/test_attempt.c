@@ -5,6 +5,7 @@
 #include "tests/fuzz/fuzz.h"
 
 const char fuzz_corpus[] = "tests/fuzz/corpus/attempt";
+const int fuzz_mutations = 10000;
 
 static void check_sample(const struct sample *sample)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 const char fuzz_corpus[] = "tests/fuzz/corpus/config";
+const int fuzz_mutations = 10000;
 
 static const char config[] =
     "{\"model_type\":\"qwen3\",\"vocab_size\":16,\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":2,"

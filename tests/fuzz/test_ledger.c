@@ -3,6 +3,7 @@
 #include "tests/fuzz/fuzz.h"
 
 const char fuzz_corpus[] = "tests/fuzz/corpus/ledger";
+const int fuzz_mutations = 10000;
 
 struct seen {
     size_t lines;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 const char fuzz_corpus[] = "tests/fuzz/corpus/plan";
+const int fuzz_mutations = 10000;
 
 static void check_order(const int *order, int count)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 const char fuzz_corpus[] = "tests/fuzz/corpus/prompt";
+const int fuzz_mutations = 10000;
 
 static void check_prompts(const struct prompts *prompts)
 {

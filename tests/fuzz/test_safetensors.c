@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 const char fuzz_corpus[] = "tests/fuzz/corpus/safetensors";
+const int fuzz_mutations = 10000;
 
 static void check_tensor(const struct tensor *tensor)
 {
@@ -27,7 +28,8 @@ static void check_tensor(const struct tensor *tensor)
 
 static bool overlap(const struct tensor *a, const struct tensor *b)
 {
-    return strcmp(a->file, b->file) == 0 && a->data < b->data + b->bytes && b->data < a->data + a->bytes;
+    return a->bytes > 0 && b->bytes > 0 && strcmp(a->file, b->file) == 0 && a->data < b->data + b->bytes &&
+           b->data < a->data + a->bytes;
 }
 
 static void check(const struct safetensors *weights)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 const char fuzz_corpus[] = "tests/fuzz/corpus/summary";
+const int fuzz_mutations = 10000;
 
 static void put_all(const struct summary *summary)
 {

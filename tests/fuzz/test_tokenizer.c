@@ -6,6 +6,7 @@
 #include <string.h>
 
 const char fuzz_corpus[] = "tests/fuzz/corpus/tokenizer";
+const int fuzz_mutations = 10000;
 
 static bool is_ascii(const char *text, size_t size)
 {

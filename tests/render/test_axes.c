@@ -6,6 +6,7 @@
 #include <cmocka.h>
 // clang-format on
 #include <math.h>
+#include <string.h>
 
 static void check_ticks(const struct axis *axis, int count, const char *const *labels)
 {
@@ -70,6 +71,25 @@ static void test_ticks_never_overflow(void **state)
             }
 }
 
+/* Ends so small, or so close to each other, that a step is lost in rounding. */
+static void test_ticks_come_to_an_end(void **state)
+{
+    (void)state;
+    const double ranges[][2] = {{0, 1e-300},       {0, 5e-320},   {1e15, 1e15 + 1},
+                                {1e17, 1e17 + 16}, {-1e15, 1e15}, {1, 1 + 1e-15}};
+    for (int i = 0; i < 6; i++)
+        for (int wanted = 1; wanted < 12; wanted++) {
+            struct axis axis;
+            axis_init(&axis, AXIS_LINEAR, ranges[i][0], ranges[i][1], 0, 100, wanted);
+            assert_in_range(axis.tick_count, 1, AXES_TICKS_MAXIMUM);
+            for (int tick = 0; tick < axis.tick_count; tick++) {
+                char label[AXES_LABEL_CAPACITY];
+                axis_label(&axis, tick, label);
+                assert_true(strlen(label) > 0);
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -77,6 +97,7 @@ int main(void)
         cmocka_unit_test(test_wide_log_axes_have_powers_of_two),
         cmocka_unit_test(test_log_axes_around_one_have_a_tick_there),
         cmocka_unit_test(test_ticks_never_overflow),
+        cmocka_unit_test(test_ticks_come_to_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
