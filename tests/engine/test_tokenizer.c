@@ -364,7 +364,7 @@ static void refuses_endless_lists_of_patterns(void **state)
     (void)state;
     json_t *demo = read_demo();
     json_t *list = json_object_get(json_object_get(demo, "pre_tokenizer"), "pretokenizers");
-    for (int i = 0; i < 100000; i++)
+    for (int i = 0; i < 16; i++)
         json_array_insert(list, 0, json_array_get(list, 0));
     expect_refused(write_json(demo), "pretokenizers[16].pattern: more than 16 patterns are not supported");
     json_decref(demo);
