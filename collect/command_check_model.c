@@ -126,7 +126,7 @@ static void run_input(struct engine *engine, const struct input *input, struct t
     struct sample sample;
     sample_init(&sample);
     sample.asked_tokens = OUTPUT_TOKENS;
-    engine_run(engine, &(struct engine_request){input->ids, input->count, 0, &sample}, 1);
+    engine_run(engine, &(struct engine_request){input->ids, input->count, 0, 0, &sample}, 1);
     add_sample(totals, &sample);
     sample_free(&sample);
 }

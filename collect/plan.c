@@ -262,21 +262,22 @@ static int read_workloads(struct plan *plan, const struct sections *sections, st
     return plan_read_workloads(plan, sections->workloads, error);
 }
 
-/* Whether the plan has an arm that the tables call so. */
-static bool has_label(const struct plan *plan, const char *label)
+/* The first arm that the tables call so, or NULL. */
+static const struct arm *find_label(const struct plan *plan, const char *label)
 {
     char name[ARM_NAME_SIZE];
     for (int i = 0; i < plan->arm_count; i++)
         if (strcmp(arm_method_label(&plan->arms[i], name), label) == 0)
-            return true;
-    return false;
+            return &plan->arms[i];
+    return NULL;
 }
 
-/* Reports compare everything with auto, and trees with linear. */
-static bool may_compare(const char *method, const char *baseline)
+/* Reports compare everything with auto, and trees with linear, at the same concurrency. */
+static bool may_compare(const struct arm *arm, const struct arm *baseline)
 {
-    bool tree = strcmp(method, "auto") != 0 && strcmp(method, "linear") != 0;
-    return strcmp(method, "auto") != 0 && (strcmp(baseline, "auto") == 0 || (tree && strcmp(baseline, "linear") == 0));
+    bool over_auto = baseline->method == METHOD_AUTO && arm->method != METHOD_AUTO;
+    bool over_linear = baseline->method == METHOD_LINEAR && arm->method == METHOD_DDTREE;
+    return arm->concurrency == baseline->concurrency && (over_auto || over_linear);
 }
 
 static int read_comparison(struct plan *plan, const json_t *pair, const char *where, struct error *error)
@@ -288,12 +289,15 @@ static int read_comparison(struct plan *plan, const json_t *pair, const char *wh
     if (json_array_size(pair) != 2 || !comparison->method || !comparison->baseline)
         return fail(error, "%s: comparisons[%d] must be a pair such as [\"b16\", \"auto\"]", where, at);
     const char *const labels[] = {comparison->method, comparison->baseline};
+    const struct arm *arms[2];
     for (int i = 0; i < 2; i++)
-        if (!has_label(plan, labels[i]))
+        if (!(arms[i] = find_label(plan, labels[i])))
             return fail(error, "%s: comparisons[%d] names \"%s\", which the plan does not measure", where, at,
                         labels[i]);
-    if (!may_compare(comparison->method, comparison->baseline))
-        return fail(error, "%s: comparisons[%d]: \"%s\" over \"%s\"; compare with \"auto\", or a tree with \"linear\"",
+    if (!may_compare(arms[0], arms[1]))
+        return fail(error,
+                    "%s: comparisons[%d]: \"%s\" over \"%s\"; compare with \"auto\", or a tree with \"linear\", at the "
+                    "same concurrency",
                     where, at, comparison->method, comparison->baseline);
     for (int i = 0; i < at; i++)
         if (strcmp(plan->comparisons[i].method, comparison->method) == 0 &&

@@ -52,6 +52,25 @@ static int write_plan(const struct plan *plan, const char *path, struct ledger *
     return result;
 }
 
+static bool has_begun(const struct ledger *ledger)
+{
+    size_t index;
+    json_t *line;
+    json_array_foreach(ledger->lines, index, line)
+    {
+        const char *action = json_string_value(json_object_get(line, "action"));
+        if (action && strcmp(action, "begin") == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool same_headline(const json_t *stored, const json_t *plan)
+{
+    const json_t *former = json_object_get(stored, "headline"), *now = json_object_get(plan, "headline");
+    return (!former && !now) || json_equal(former, now);
+}
+
 int plan_store(const struct plan *plan, const char *folder, struct ledger *ledger, char **path, struct error *error)
 {
     int count = count_stored(folder);
@@ -61,10 +80,16 @@ int plan_store(const struct plan *plan, const char *folder, struct ledger *ledge
     json_t *stored = json_read_file(*path, error);
     if (!stored)
         return -1;
-    bool same = json_equal(stored, plan->json);
+    bool same = json_equal(stored, plan->json), kept = same_headline(stored, plan->json) || !has_begun(ledger);
     json_decref(stored);
     if (same)
         return PLAN_STORED_SAME;
+    if (!kept)
+        return fail(
+            error,
+            "%s: \"headline\" differs from the one in %s; it is fixed when the first attempt begins: restore it, or "
+            "measure under another \"name\"",
+            plan->path, *path);
     free(*path);
     *path = path_of(folder, count + 1);
     return write_plan(plan, *path, ledger, error) ? -1 : PLAN_STORED_AMENDED;

@@ -101,12 +101,14 @@ void progress_add(struct progress *progress, const struct sample *sample)
 
 void progress_end(struct progress *progress, bool valid, const char *outcome)
 {
-    char left[64], took[DURATION_SIZE];
+    char left[64], took[DURATION_SIZE], rate[32] = "";
+    if (progress->tokens > 0)
+        snprintf(rate, sizeof rate, "%.1f tokens/s, ", tokens_per_s(progress));
     progress->requests_left -= progress->requests - progress->request; /* of an attempt that ended early */
     if (progress->terminal && valid)
         return;
-    progress_say(progress, "block %d of %d, %s: %d requests, %.1f tokens/s, %s, %s%s", progress->block,
-                 progress->blocks, progress->arm, progress->request, tokens_per_s(progress),
+    progress_say(progress, "block %d of %d, %s: %d requests, %s%s, %s%s", progress->block, progress->blocks,
+                 progress->arm, progress->request, rate,
                  format_duration((double)(clock_now_ns() - progress->attempt_started_ns) * 1e-9, took), outcome,
                  format_left(progress, left, sizeof left));
 }

@@ -15,6 +15,7 @@ struct request {
     const char *text;
     int max_new_tokens;
     bool ignore_eos, warmup;
+    int limit_s;     /* a request that takes longer is an error */
     uint64_t stream; /* of random numbers, for sources that sample by it: the same for all arms of a block */
 };
 

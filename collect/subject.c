@@ -86,7 +86,8 @@ struct request subject_request(const struct subject *subject, int workload, int 
                             .prompt_id = prompt->id,
                             .text = prompt->text,
                             .max_new_tokens = settings->max_new_tokens,
-                            .ignore_eos = settings->ignore_eos};
+                            .ignore_eos = settings->ignore_eos,
+                            .limit_s = subject->plan->request_limit_s};
 }
 
 /* --- headers and hashes ----------------------------------------------------------------------------------------- */

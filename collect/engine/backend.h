@@ -69,8 +69,12 @@ struct backend_class {
      * message where the memory plan does not fit. */
     struct backend *(*open)(const struct backend_options *options, struct error *error);
 
-    /* What the attempt records: device, threads, the type that products run in ("compute_dtype"), the memory plan in
-     * bytes under "memory". A new reference. */
+    /* What results depend on before anything is loaded: device, threads, the type that products run in
+     * ("compute_dtype"). A new reference. */
+    json_t *(*describe_device)(enum engine_dtype dtype);
+
+    /* The memory plan as it was carried out: bytes of weights and caches, tokens a session may hold. A new reference.
+     */
     json_t *(*describe)(const struct backend *backend);
 
     /* Empties a session, and says how its tokens are chosen from now on. */

@@ -125,9 +125,8 @@ json_t *engine_describe(const struct engine *engine, const struct arm *arm, stru
         json_decref(target);
         return NULL;
     }
-    json_t *description = json_object();
+    json_t *description = engine->class->describe_device(engine->dtype);
     json_set(description, "kind", json_string("engine"));
-    json_set(description, "device", json_string(engine->class->name));
     json_set(description, "dtype", json_string(engine->dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32"));
     json_set(description, "target", target);
     if (drafts)
@@ -183,21 +182,36 @@ static void admit(struct engine *engine, int slot, const struct engine_request *
     request->sample->ok = true;
 }
 
+/* Whether the slot's request is over: it has all its tokens, or has had its time. */
+static bool is_over(const struct engine *engine, int slot, const struct engine_request *request)
+{
+    struct sample *sample = request->sample;
+    if (decoder_done(engine->decoder, slot))
+        return true;
+    if (request->limit_ns == 0 || clock_now_ns() - sample->start_ns < request->limit_ns)
+        return false;
+    sample->ok = false;
+    sample->error_code = xstrdup("TIMEOUT");
+    sample->error_message = xformat("%d of %d tokens after %.1f s; raise limits.request_s in the plan", sample->tokens,
+                                    sample->asked_tokens, (double)request->limit_ns * 1e-9);
+    return true;
+}
+
 void engine_run(struct engine *engine, const struct engine_request *requests, int count)
 {
     int sessions = engine->options.sessions, next = 0, ended = 0;
-    bool *busy = xcalloc((size_t)sessions, sizeof *busy);
+    const struct engine_request **busy = xcalloc((size_t)sessions, sizeof *busy);
     while (ended < count) {
         for (int slot = 0; slot < sessions && next < count; slot++)
             if (!busy[slot]) {
-                admit(engine, slot, &requests[next++]);
-                busy[slot] = true;
+                busy[slot] = &requests[next++];
+                admit(engine, slot, busy[slot]);
             }
         decoder_round(engine->decoder);
         for (int slot = 0; slot < sessions; slot++)
-            if (busy[slot] && decoder_done(engine->decoder, slot)) {
+            if (busy[slot] && is_over(engine, slot, busy[slot])) {
                 decoder_retire(engine->decoder, slot);
-                busy[slot] = false;
+                busy[slot] = NULL;
                 ended++;
             }
     }

@@ -44,7 +44,8 @@ int engine_load(struct engine *engine, const struct arm *arm, const struct sampl
 struct engine_request {
     const int *prompt;
     int prompt_count;
-    uint64_t stream; /* of noise, at temperatures above 0 */
+    uint64_t stream;  /* of noise, at temperatures above 0 */
+    int64_t limit_ns; /* a request that takes longer ends as an error; 0: none */
     struct sample *sample;
 };
 

@@ -78,7 +78,8 @@ static bool prepare(struct engine_source *self, const struct request *request, s
     sample->asked_tokens = request->max_new_tokens;
     sample->asked_ignore_eos = request->ignore_eos;
     sample->cached_tokens = 0;
-    *ready = (struct engine_request){flight->ids, count, request->stream, sample};
+    *ready =
+        (struct engine_request){flight->ids, count, request->stream, request->limit_s * (int64_t)1000000000, sample};
     if (count > 0 && count + request->max_new_tokens <= self->longest)
         return true;
     sample->error_code = xstrdup(count > 0 ? "CONTEXT_OVERFLOW" : "FAILED_REQUEST");
@@ -139,7 +140,7 @@ static int audit(struct source *source, const struct request *requests, const st
         if (length < 0)
             return -1;
         struct sample copy = *sample;
-        double worst = engine_audit(engine, &(struct engine_request){ids, length, requests[i].stream, &copy});
+        double worst = engine_audit(engine, &(struct engine_request){ids, length, requests[i].stream, 0, &copy});
         free(ids);
         audit->regret_max = worst > audit->regret_max ? worst : audit->regret_max;
         audit->tokens += sample->tokens;

@@ -539,6 +539,20 @@ static void measures_only_what_a_plan_grew_by(void **state)
     free(plan);
 }
 
+/* Which comparisons are the headline is settled before anything was seen. */
+static void keeps_the_headline_once_measuring_has_begun(void **state)
+{
+    struct bench *bench = *state;
+    read_plan(bench, "{'headline': {'comparisons': [['b8', 'auto']]}}");
+    expect_success(bench);
+    read_plan(bench, "{'headline': {'comparisons': [['linear', 'auto']]}}");
+    campaign(bench, NULL);
+    assert_non_null(strstr(bench->error.message, "\"headline\" differs"));
+    bench->error = (struct error){0};
+    read_plan(bench, "{'headline': {'comparisons': [['b8', 'auto']]}, 'blocks': 3}");
+    expect_success(bench);
+}
+
 static void measures_baselines_again_in_a_new_session(void **state)
 {
     struct bench *bench = *state;
@@ -595,6 +609,7 @@ int main(void)
         TEST(keeps_the_first_valid_try),
         TEST(does_not_try_again_what_must_fail_again),
         TEST(measures_only_what_a_plan_grew_by),
+        TEST(keeps_the_headline_once_measuring_has_begun),
         TEST(measures_baselines_again_in_a_new_session),
         TEST(begins_new_cells_where_a_setting_changed),
     };

@@ -217,7 +217,12 @@ static void refuses_with_one_clear_line(void **state)
         {"{'headline': {'comparisons': [['b32', 'auto']]}}",
          "headline: comparisons[0] names \"b32\", which the plan does not measure"},
         {"{'headline': {'comparisons': [['b16', 'auto'], ['auto', 'b16']]}}",
-         "headline: comparisons[1]: \"auto\" over \"b16\"; compare with \"auto\", or a tree with \"linear\""},
+         "headline: comparisons[1]: \"auto\" over \"b16\"; compare with \"auto\", or a tree with \"linear\", at the "
+         "same concurrency"},
+        {"{'concurrency': [1, 2], 'headline': {'comparisons': [['b16-c2', 'auto-c2'], ['b16-c2', 'auto']]}}",
+         "headline: comparisons[1]: \"b16-c2\" over \"auto\"; compare with \"auto\", or a tree with \"linear\", at the "
+         "same "
+         "concurrency"},
         {"{'headline': {'comparisons': ['b16']}}",
          "headline: comparisons[0] must be a pair such as [\"b16\", \"auto\"]"},
         {"{'headline': {'comparisons': [['b8', 'auto'], ['b8', 'auto']]}}",

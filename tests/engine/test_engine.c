@@ -47,7 +47,7 @@ static void run(struct engine *engine, const char *text, int tokens, bool ignore
     sample_init(sample);
     sample->asked_tokens = tokens;
     sample->asked_ignore_eos = ignore_eos;
-    engine_run(engine, &(struct engine_request){ids, count, 0, sample}, 1);
+    engine_run(engine, &(struct engine_request){ids, count, 0, 0, sample}, 1);
     free(ids);
 }
 
@@ -119,15 +119,15 @@ static void audit_passes_honest_outputs_and_finds_a_forged_token(void **state)
         load(engine, &arm, 200);
         run(engine, prompt, 100, true, &sample);
         int count, *ids = encode(engine, prompt, &count);
-        double honest = engine_audit(engine, &(struct engine_request){ids, count, 0, &sample});
+        double honest = engine_audit(engine, &(struct engine_request){ids, count, 0, 0, &sample});
         assert_true(honest < modes[m].limit);
         for (int at = 0; at < sample.tokens; at += 33) {
             int kept = sample.token_ids[at];
             sample.token_ids[at] = (kept + 1500) % 4096;
-            assert_true(engine_audit(engine, &(struct engine_request){ids, count, 0, &sample}) > 0.5);
+            assert_true(engine_audit(engine, &(struct engine_request){ids, count, 0, 0, &sample}) > 0.5);
             sample.token_ids[at] = kept;
         }
-        assert_true(engine_audit(engine, &(struct engine_request){ids, count, 0, &sample}) == honest);
+        assert_true(engine_audit(engine, &(struct engine_request){ids, count, 0, 0, &sample}) == honest);
         free(ids);
         sample_free(&sample);
         engine_close(engine);
@@ -172,6 +172,28 @@ static void repeated_runs_are_bit_identical(void **state)
     engine_close(engine);
 }
 
+static void a_request_that_takes_too_long_is_an_error(void **state)
+{
+    (void)state;
+    struct engine *engine = open_engine("float32");
+    struct sample sample;
+    load(engine, &arm_auto, 600);
+    int count, *ids = encode(engine, "import os\n", &count);
+    sample_init(&sample);
+    sample.asked_tokens = 500;
+    sample.asked_ignore_eos = true;
+    engine_run(engine, &(struct engine_request){ids, count, 0, 1, &sample}, 1); /* one nanosecond */
+    assert_false(sample.ok);
+    assert_string_equal(sample.error_code, "TIMEOUT");
+    assert_true(sample.tokens < 500);
+    sample_free(&sample);
+    run(engine, "import os\n", 20, true, &sample); /* and the next is none the worse */
+    assert_true(sample.ok && sample.tokens == 20);
+    sample_free(&sample);
+    free(ids);
+    engine_close(engine);
+}
+
 static void says_what_it_cannot_open(void **state)
 {
     (void)state;
@@ -199,6 +221,7 @@ int main(void)
         cmocka_unit_test(audit_passes_honest_outputs_and_finds_a_forged_token),
         cmocka_unit_test(budget_1024_gives_autos_tokens),
         cmocka_unit_test(repeated_runs_are_bit_identical),
+        cmocka_unit_test(a_request_that_takes_too_long_is_an_error),
         cmocka_unit_test(says_what_it_cannot_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

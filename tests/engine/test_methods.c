@@ -63,10 +63,9 @@ static void run_arm(const char *name, const struct sampling *sampling, struct ou
         sample_init(sample);
         sample->asked_tokens = TOKENS - 5 * i; /* sessions end at different rounds */
         sample->asked_ignore_eos = true;
-        requests[i].prompt_count = engine_encode(engine, prompts[i], &ids[i], &error);
-        requests[i].prompt = ids[i];
-        requests[i].stream = 77 + (uint64_t)i;
-        requests[i].sample = sample;
+        int count = engine_encode(engine, prompts[i], &ids[i], &error);
+        assert_true(count > 0);
+        requests[i] = (struct engine_request){ids[i], count, 77 + (uint64_t)i, 0, sample};
     }
     engine_run(engine, requests, PROMPTS);
     for (int i = 0; i < PROMPTS; i++) {

@@ -374,6 +374,7 @@ static void cpu_run_products(struct backend *backend, enum backend_step step, in
 const struct backend_class backend_cpu = {
     .name = "cpu",
     .open = cpu_open,
+    .describe_device = cpu_describe_device,
     .describe = cpu_describe,
     .reset = cpu_reset,
     .extend = cpu_extend,

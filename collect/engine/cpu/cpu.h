@@ -53,5 +53,6 @@ struct cpu {
 struct backend *cpu_open(const struct backend_options *options, struct error *error);
 void cpu_close(struct backend *backend);
 json_t *cpu_describe(const struct backend *backend);
+json_t *cpu_describe_device(enum engine_dtype dtype);
 
 #endif

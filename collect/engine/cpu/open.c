@@ -210,10 +210,14 @@ static void create_shared(struct cpu *cpu)
     tensor_to_float(drafter->hidden_norm, 0, drafter->hidden_size, cpu->hidden_norm);
 }
 
+static enum product_type product_type_for(enum engine_dtype dtype)
+{
+    return dtype == ENGINE_BFLOAT16 && product_has_bfloat16() ? PRODUCT_BFLOAT16 : PRODUCT_FLOAT32;
+}
+
 struct backend *cpu_open(const struct backend_options *options, struct error *error)
 {
-    enum product_type type =
-        options->dtype == ENGINE_BFLOAT16 && product_has_bfloat16() ? PRODUCT_BFLOAT16 : PRODUCT_FLOAT32;
+    enum product_type type = product_type_for(options->dtype);
     if (check_divides(options->target, options->ranks, error) ||
         (options->drafter && check_divides(options->drafter, options->ranks, error)) ||
         check_memory(options, type, error))
@@ -278,13 +282,19 @@ json_t *cpu_describe(const struct backend *backend)
             caches += stack_cache_bytes(rank->drafter);
         }
     }
-    json_t *description = json_object(), *memory = json_object();
+    json_t *memory = json_object();
     json_set(memory, "weights_bytes", json_integer((json_int_t)weights));
     json_set(memory, "cache_bytes", json_integer((json_int_t)caches));
     json_set(memory, "capacity_tokens", json_integer(cpu->options.capacity));
-    json_set(description, "device", json_string("cpu"));
-    json_set(description, "threads", json_integer(omp_get_num_procs()));
-    json_set(description, "compute_dtype", json_string(cpu->type == PRODUCT_BFLOAT16 ? "bfloat16" : "float32"));
-    json_set(description, "memory", memory);
-    return description;
+    return memory;
+}
+
+json_t *cpu_describe_device(enum engine_dtype dtype)
+{
+    json_t *device = json_object();
+    json_set(device, "device", json_string("cpu"));
+    json_set(device, "threads", json_integer(omp_get_max_threads()));
+    json_set(device, "compute_dtype",
+             json_string(product_type_for(dtype) == PRODUCT_BFLOAT16 ? "bfloat16" : "float32"));
+    return device;
 }

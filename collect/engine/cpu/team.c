@@ -16,7 +16,7 @@ struct member {
 };
 
 struct team {
-    int ranks, threads_each;
+    int ranks, threads, threads_each; /* OpenMP's: of the caller before, of each rank */
     pthread_barrier_t barrier;
     team_work *work; /* NULL: the members go home */
     void *context;
@@ -40,9 +40,9 @@ static void *member_main(void *argument)
 struct team *team_create(int ranks)
 {
     struct team *team = xcalloc(1, sizeof *team + (size_t)ranks * sizeof *team->members);
-    int cores = omp_get_num_procs();
     team->ranks = ranks;
-    team->threads_each = cores > ranks ? cores / ranks : 1;
+    team->threads = omp_get_max_threads();
+    team->threads_each = team->threads > ranks ? team->threads / ranks : 1;
     if (ranks > 1)
         omp_set_num_threads(team->threads_each);
     pthread_barrier_init(&team->barrier, NULL, (unsigned)ranks);
@@ -66,7 +66,7 @@ void team_destroy(struct team *team)
         pthread_join(team->members[i].thread, NULL);
     pthread_barrier_destroy(&team->barrier);
     if (team->ranks > 1)
-        omp_set_num_threads(omp_get_num_procs());
+        omp_set_num_threads(team->threads);
     free(team);
 }
 

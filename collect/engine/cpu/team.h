@@ -7,7 +7,7 @@ struct team;
 
 typedef void team_work(void *context, int rank);
 
-/* `ranks` threads that share the CPU's cores evenly, at least one each. */
+/* `ranks` threads that share the caller's OpenMP threads evenly, at least one each. */
 struct team *team_create(int ranks);
 void team_destroy(struct team *team);
 
