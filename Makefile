@@ -114,7 +114,7 @@ fuzzers: $(patsubst tests/fuzz/test_%.c,$(OUT)/bin/%,$(wildcard tests/fuzz/test_
 
 $(OUT)/bin/%: $(OUT)/obj/tests/fuzz/test_%.o $(OUT)/obj/tests/fuzz/mutator.o $(ARCHIVE)
 	@mkdir -p $(@D)
-	$(CC) $(MODE_FLAGS) -fsanitize=fuzzer $^ $(LDLIBS_ALL) -o $@
+	$(CC) $(MODE_FLAGS) -fsanitize=fuzzer $^ $(LDLIBS_ALL) -lcmocka -o $@
 endif
 
 bench: $(OUT)/bin/collect ## time the engine on the demo model: each stage beside its matrix products alone
