@@ -10,7 +10,7 @@
 #include <string.h>
 
 const char fuzz_corpus[] = "tests/fuzz/corpus/run";
-const int fuzz_mutations = 2000;
+const int fuzz_mutations = 600;
 
 static struct campaign campaign;
 static char *attempt_path;
