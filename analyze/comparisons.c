@@ -14,11 +14,23 @@ static bool share_session(const struct cells *cells, const struct judged *a, con
     return session >= 0 && session == cells->sessions.of_attempt[b - cells->run->attempts];
 }
 
-static bool share_compare_hash(const struct judged *a, const struct judged *b, const char *workload)
+static const json_t *drafter_hash(const struct judged *judged)
+{
+    return json_object_get(json_object_get(json_object_get(judged->attempt.header, "source"), "drafter"), "sha256");
+}
+
+/* A tree is not compared with a linear block of another drafter; auto has none. */
+static bool share_drafter(const struct judged *a, const struct judged *b)
+{
+    const json_t *of_a = drafter_hash(a), *of_b = drafter_hash(b);
+    return !of_a || !of_b || json_equal(of_a, of_b);
+}
+
+static bool may_be_compared(const struct judged *a, const struct judged *b, const char *workload)
 {
     const struct attempt_workload *of_a = attempt_find_workload(&a->attempt, workload);
     const struct attempt_workload *of_b = attempt_find_workload(&b->attempt, workload);
-    return of_a && of_b && strcmp(of_a->compare_hash, of_b->compare_hash) == 0;
+    return of_a && of_b && strcmp(of_a->compare_hash, of_b->compare_hash) == 0 && share_drafter(a, b);
 }
 
 /* Whether times of this attempt may stand for the cell. */
@@ -38,7 +50,7 @@ static const struct judged *find_baseline(const struct cells *cells, const struc
     for (int i = cells->run->attempt_count - 1; i >= 0; i--) {
         const struct judged *judged = &cells->run->attempts[i];
         if (is_usable(baseline, block, judged) && share_session(cells, arm, judged) &&
-            share_compare_hash(arm, judged, baseline->workload->name))
+            may_be_compared(arm, judged, baseline->workload->name))
             return judged;
     }
     return NULL;
@@ -59,7 +71,7 @@ static struct reason explain_unpaired(const struct cell *baseline, int block, co
     const struct cell_block *at = &baseline->blocks[block - 1];
     if (!at->counted || at->voided & VOIDS_RATIO)
         return explain_unusable(baseline, block);
-    if (!share_compare_hash(arm, at->counted, baseline->workload->name))
+    if (!may_be_compared(arm, at->counted, baseline->workload->name))
         return reason_make(CELLS_FINGERPRINT, xformat("%s and %s were measured under different settings",
                                                       arm->attempt.id, at->counted->attempt.id));
     return reason_make(CELLS_UNPAIRED_RERUN, xformat("%s and %s were measured in different sessions", arm->attempt.id,

@@ -132,6 +132,9 @@ static struct attempt_writer *open_writer(const struct campaign *campaign, const
     json_t *header = fixture_header(attempt->arm, attempt->block, try_number);
     json_set(header, "workloads", make_workloads(attempt));
     json_set(header, "machine", json_pack("{s:s, s:i}", "cpu", "a processor", "cores", 2));
+    json_t *drafter = json_object_get(json_object_get(header, "source"), "drafter");
+    if (attempt->drafter)
+        json_set(drafter, "sha256", json_string(attempt->drafter));
     if (attempt->started)
         json_set(header, "started", json_string(attempt->started));
     if (attempt->boot_id)

@@ -24,6 +24,7 @@ struct campaign_attempt {
     double code_tpot_ns, maths_tpot_ns;       /* time a token of the rounds; 0: the attempt lacks the workload */
     const char *started, *boot_id;            /* 2026-03-01T12:00:00Z, one boot */
     const char *cell_suffix, *compare_suffix; /* settings that differ make other hashes */
+    const char *drafter;                      /* hash of its files */
     bool torn;                                /* no end line */
     int failed_prompt;                        /* of code, from 1 */
     int diverging_prompt;                     /* of code: its third token is another one */

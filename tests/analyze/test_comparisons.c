@@ -138,6 +138,21 @@ static void test_different_settings_are_not_compared(void **state)
     campaign_close(&campaign);
 }
 
+static void test_trees_are_not_compared_with_another_drafters_blocks(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 1, "{}");
+    campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", 1, 1, 2000, 2000});
+    campaign_add(&campaign, &(struct campaign_attempt){"tp1-linear", 1, 1, 1500, 1500, .drafter = "old"});
+    campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", 1, 1, 1000, 1000, .drafter = "new"});
+    campaign_read(&campaign);
+    const struct comparison *over_linear = campaign_comparison(&campaign, "tp1-b16", "tp1-linear", "code");
+    assert_string_equal(over_linear->pairs[0].reason.rule, "FINGERPRINT");
+    assert_near(pair_of(&campaign, "tp1-b16", "code", 1)->log_ratio, log(2));
+    campaign_close(&campaign);
+}
+
 static void test_only_prompts_that_both_answered_count(void **state)
 {
     (void)state;
@@ -179,6 +194,7 @@ int main(void)
         cmocka_unit_test(test_sessions_are_not_mixed),
         cmocka_unit_test(test_a_repair_is_paired_with_its_own_baseline),
         cmocka_unit_test(test_different_settings_are_not_compared),
+        cmocka_unit_test(test_trees_are_not_compared_with_another_drafters_blocks),
         cmocka_unit_test(test_only_prompts_that_both_answered_count),
         cmocka_unit_test(test_outputs_that_are_not_the_targets_void_the_arm),
     };
