@@ -9,7 +9,6 @@ const struct cells_rule_text cells_rule_table[CELLS_RULE_COUNT] = {
         {"FINGERPRINT", "cell",
          "Attempts under other settings, models, programs or machines are never pooled or compared: the "
          "newest settings with enough blocks count."},
-    [CELLS_SUPERSEDED] = {"SUPERSEDED", "attempt", "A later valid try of the same block counts in its place."},
     [CELLS_UNPAIRED_RERUN] = {"UNPAIRED_RERUN", "pair",
                               "Arm and baseline were not measured in one session (one boot, at most 12 hours), so what "
                               "drifts between sessions would count as a difference between them."},

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A verdict on an attempt, whoever gave it. A new reference. */
+/* The entry for a verdict on an attempt, whoever gave it. A new reference. */
 static json_t *make_entry(const struct attempt *attempt, const char *workload, const char *rule, enum rule_level level,
                           double observed, double threshold, const char *detail)
 {
@@ -26,27 +26,43 @@ static json_t *make_entry(const struct attempt *attempt, const char *workload, c
     return object;
 }
 
+static json_t *make_verdict(const struct attempt *attempt, const struct verdict *verdict)
+{
+    json_t *object = make_entry(attempt, verdict->workload, rule_table[verdict->rule].id, verdict->level,
+                                verdict->observed, verdict->threshold, verdict->detail);
+    if (verdict->time)
+        json_set(object, "time", json_text(verdict->time));
+    if (verdict->by_user)
+        json_set(object, "actor", json_string("user"));
+    return object;
+}
+
+/* The entries of one attempt, which stand together from `from` on: two that are equal are one. */
+struct entries {
+    json_t *array;
+    size_t from;
+};
+
 /* Takes the reference over. */
-static void append_once(json_t *array, json_t *value)
+static void append_once(const struct entries *entries, json_t *value)
 {
     bool known = false;
-    for (size_t i = 0; i < json_array_size(array) && !known; i++)
-        known = json_equal(json_array_get(array, i), value);
+    for (size_t i = entries->from; i < json_array_size(entries->array) && !known; i++)
+        known = json_equal(json_array_get(entries->array, i), value);
     if (known)
         json_decref(value);
     else
-        json_append(array, value);
+        json_append(entries->array, value);
 }
 
 /* workload NULL: of all. */
-static void append_verdicts(json_t *array, const struct attempt *attempt, const struct verdicts *verdicts,
-                            const char *workload)
+static void append_verdicts(const struct entries *entries, const struct attempt *attempt,
+                            const struct verdicts *verdicts, const char *workload)
 {
     for (int i = 0; i < verdicts->count; i++) {
         const struct verdict *verdict = &verdicts->items[i];
         if (verdict->level != RULE_VALID && (!workload || cells_verdict_applies(verdict, workload)))
-            append_once(array, make_entry(attempt, verdict->workload, rule_table[verdict->rule].id, verdict->level,
-                                          verdict->observed, verdict->threshold, verdict->detail));
+            append_once(entries, make_verdict(attempt, verdict));
     }
 }
 
@@ -62,36 +78,43 @@ static bool is_used(const struct comparisons *comparisons, const struct cell *ce
     return used;
 }
 
-/* The rule that leaves the attempt out of the cell; CELLS_RULE_COUNT where none does. */
-static enum cells_rule left_out_by(const struct comparisons *comparisons, const struct cell *cell,
-                                   const struct judged *judged)
+/* Why an attempt that no rule objects to is left out of a cell. */
+enum left_out { LEFT_OUT_NOT, LEFT_OUT_SUPERSEDED, LEFT_OUT_FINGERPRINT, LEFT_OUT_COUNT };
+
+static enum left_out left_out_by(const struct comparisons *comparisons, const struct cell *cell,
+                                 const struct judged *judged)
 {
-    const struct attempt_workload *workload = attempt_find_workload(&judged->attempt, cell->workload->name);
-    if (!workload || !arm_equal(cell->arm, &judged->attempt.arm) ||
-        cells_void_metrics(&judged->verdicts, cell->workload->name) == RULE_VOIDS_ALL ||
+    const struct attempt_workload *workload = arm_equal(cell->arm, &judged->attempt.arm)
+                                                  ? attempt_find_workload(&judged->attempt, cell->workload->name)
+                                                  : NULL;
+    if (!workload || cells_void_metrics(&judged->verdicts, cell->workload->name) == RULE_VOIDS_ALL ||
         is_used(comparisons, cell, judged))
-        return CELLS_RULE_COUNT;
-    return strcmp(workload->cell_hash, cell->cell_hash) == 0 ? CELLS_SUPERSEDED : CELLS_FINGERPRINT;
+        return LEFT_OUT_NOT;
+    return strcmp(workload->cell_hash, cell->cell_hash) == 0 ? LEFT_OUT_SUPERSEDED : LEFT_OUT_FINGERPRINT;
 }
 
 /* One entry where the rule is the same for all workloads of the attempt, else one each. */
-static void append_left_out(json_t *array, const struct comparisons *comparisons, const struct judged *judged)
+static void append_left_out(const struct entries *entries, const struct comparisons *comparisons,
+                            const struct judged *judged)
 {
-    static const char *const details[CELLS_RULE_COUNT] = {
-        [CELLS_SUPERSEDED] = "a later valid try of the block counts",
-        [CELLS_FINGERPRINT] = "measured under other settings than the attempts that count"};
+    const char *const rules[LEFT_OUT_COUNT] = {NULL, rule_table[RULE_SUPERSEDED].id,
+                                               cells_rule_table[CELLS_FINGERPRINT].id};
+    static const char *const details[LEFT_OUT_COUNT] = {NULL, "a later valid try of the block counts",
+                                                        "measured under other settings than the attempts that count"};
     const struct cells *cells = comparisons->cells;
-    int by_rule[CELLS_RULE_COUNT + 1] = {0};
-    for (int i = 0; i < cells->count; i++)
-        by_rule[left_out_by(comparisons, &cells->items[i], judged)]++;
+    enum left_out *found = xcalloc((size_t)cells->count, sizeof *found);
+    int by_rule[LEFT_OUT_COUNT] = {0};
     for (int i = 0; i < cells->count; i++) {
-        enum cells_rule rule = left_out_by(comparisons, &cells->items[i], judged);
-        if (rule == CELLS_RULE_COUNT)
-            continue;
-        bool of_all = by_rule[rule] == judged->attempt.workload_count;
-        append_once(array, make_entry(&judged->attempt, of_all ? NULL : cells->items[i].workload->name,
-                                      cells_rule_table[rule].id, RULE_INVALID, NAN, NAN, details[rule]));
+        found[i] = left_out_by(comparisons, &cells->items[i], judged);
+        by_rule[found[i]]++;
     }
+    for (int i = 0; i < cells->count; i++) {
+        bool of_all = by_rule[found[i]] == judged->attempt.workload_count;
+        if (found[i])
+            append_once(entries, make_entry(&judged->attempt, of_all ? NULL : cells->items[i].workload->name,
+                                            rules[found[i]], RULE_INVALID, NAN, NAN, details[found[i]]));
+    }
+    free(found);
 }
 
 /* --- pairs -------------------------------------------------------------------------------------------------------- */
@@ -106,19 +129,18 @@ static bool is_of_pair(const struct pair *pair)
     return false;
 }
 
-static void append_pairs(json_t *array, const struct comparisons *comparisons, const struct judged *judged)
+static void append_pairs(const struct entries *entries, const struct comparisons *comparisons,
+                         const struct judged *judged)
 {
     for (int i = 0; i < comparisons->count; i++) {
         const struct comparison *comparison = &comparisons->items[i];
-        for (int block = 0; block < comparisons->cells->blocks && comparison->workload; block++) {
-            const struct pair *pair = &comparison->pairs[block];
-            if (pair->arm != judged)
-                continue;
-            append_verdicts(array, &judged->attempt, &pair->verdicts, comparison->workload->name);
-            if (is_of_pair(pair))
-                append_once(array, make_entry(&judged->attempt, comparison->workload->name, pair->reason.rule,
-                                              RULE_INVALID, NAN, NAN, pair->reason.detail));
-        }
+        const struct pair *pair = &comparison->pairs[judged->attempt.block - 1];
+        if (!comparison->workload || pair->arm != judged)
+            continue;
+        append_verdicts(entries, &judged->attempt, &pair->verdicts, comparison->workload->name);
+        if (is_of_pair(pair))
+            append_once(entries, make_entry(&judged->attempt, comparison->workload->name, pair->reason.rule,
+                                            RULE_INVALID, NAN, NAN, pair->reason.detail));
     }
 }
 
@@ -127,9 +149,10 @@ json_t *summary_make_verdicts(const struct comparisons *comparisons)
     const struct run *run = comparisons->cells->run;
     json_t *array = json_array();
     for (int i = 0; i < run->attempt_count; i++) {
-        append_verdicts(array, &run->attempts[i].attempt, &run->attempts[i].verdicts, NULL);
-        append_left_out(array, comparisons, &run->attempts[i]);
-        append_pairs(array, comparisons, &run->attempts[i]);
+        const struct entries entries = {array, json_array_size(array)};
+        append_verdicts(&entries, &run->attempts[i].attempt, &run->attempts[i].verdicts, NULL);
+        append_left_out(&entries, comparisons, &run->attempts[i]);
+        append_pairs(&entries, comparisons, &run->attempts[i]);
     }
     return array;
 }

@@ -25,7 +25,7 @@ void verdicts_add(struct verdicts *verdicts, enum rule_id rule, enum rule_level 
             *at = ' ';
     verdicts->items = xrealloc(verdicts->items, (size_t)verdicts->count + 1, sizeof *verdicts->items);
     verdicts->items[verdicts->count++] = (struct verdict){
-        rule, level, workload ? xstrdup(workload) : NULL, observed, threshold, xstrdup(detail),
+        rule, level, workload ? xstrdup(workload) : NULL, observed, threshold, xstrdup(detail), NULL, false,
     };
 }
 
@@ -34,6 +34,7 @@ void verdicts_free(struct verdicts *verdicts)
     for (int i = 0; i < verdicts->count; i++) {
         free(verdicts->items[i].workload);
         free(verdicts->items[i].detail);
+        free(verdicts->items[i].time);
     }
     free(verdicts->items);
     *verdicts = (struct verdicts){0};

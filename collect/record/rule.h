@@ -39,6 +39,10 @@ enum rule_id {
     RULE_OUTPUT_DIVERGES,
     RULE_AUDIT_REGRET,
     RULE_REPETITION,
+    RULE_WITHDRAWN,
+    RULE_TAMPERED,
+    RULE_VANISHED,
+    RULE_SUPERSEDED,
     RULE_COUNT
 };
 
@@ -48,6 +52,8 @@ struct verdict {
     char *workload;             /* NULL: the whole attempt */
     double observed, threshold; /* NaN where the rule has no number */
     char *detail;               /* one line: what was seen, with the sample's prompt where it was one */
+    char *time;                 /* when it was found, where the ledger says so; NULL: when the attempt was measured */
+    bool by_user;               /* a person's, not a rule's */
 };
 
 struct verdicts {
@@ -69,7 +75,8 @@ struct rule {
     double threshold;        /* NaN: none */
     bool settable;           /* a plan may change the threshold */
     const char *explanation; /* a sentence for the report */
-    /* One of the two: attempt rules append verdicts for `attempt` alone; pair rules for `attempt` beside `baseline`. */
+    /* One of the two: attempt rules append verdicts for `attempt` alone; pair rules for `attempt` beside `baseline`.
+     * Neither: what only ledger and run folder together can tell, which run_read() does. */
     void (*judge)(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
     void (*judge_pair)(const struct attempt *attempt, const struct attempt *baseline, double threshold,
                        struct verdicts *verdicts);

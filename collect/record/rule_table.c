@@ -360,4 +360,14 @@ const struct rule rule_table[RULE_COUNT] = {
     [RULE_REPETITION] = {"REPETITION", 1, RULE_WORKLOAD, RULE_VOIDS_NONE, RULE_SUSPECT, .1, true,
                          "Many outputs of plain decoding repeat themselves, which flatters speculation.",
                          judge_repetition, NULL},
+    [RULE_WITHDRAWN] = {"WITHDRAWN", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, false,
+                        "A person withdrew the attempt, for the reason given.", NULL, NULL},
+    [RULE_TAMPERED] = {"TAMPERED", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, false,
+                       "The file is not the one whose hash the ledger took when the attempt ended, or the ledger does "
+                       "not know it.",
+                       NULL, NULL},
+    [RULE_VANISHED] = {"VANISHED", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, false,
+                       "The ledger knows the attempt, but its file is gone, and nobody purged it.", NULL, NULL},
+    [RULE_SUPERSEDED] = {"SUPERSEDED", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, false,
+                         "A later valid try of the same block counts in its place.", NULL, NULL},
 };
