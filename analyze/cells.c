@@ -3,25 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct cells_rule_text cells_rule_table[CELLS_RULE_COUNT] = {
-    [CELLS_NOT_MEASURED] = {"NOT_MEASURED", "block", "No attempt was made."},
-    [CELLS_FINGERPRINT] =
-        {"FINGERPRINT", "cell",
-         "Attempts under other settings, models, programs or machines are never pooled or compared: the "
-         "newest settings with enough blocks count."},
-    [CELLS_UNPAIRED_RERUN] = {"UNPAIRED_RERUN", "pair",
-                              "Arm and baseline were not measured in one session (one boot, at most 12 hours), so what "
-                              "drifts between sessions would count as a difference between them."},
-    [CELLS_NO_SHARED_PROMPT] = {"NO_SHARED_PROMPT", "pair",
-                                "No prompt was answered with a decode time by both arm and baseline."},
-    [CELLS_MIN_BLOCKS] = {"MIN_BLOCKS", "cell", "Too few blocks for an interval: the value stands alone."},
-};
-
 /* --- reasons ------------------------------------------------------------------------------------------------------ */
 
-struct reason reason_make(enum cells_rule rule, char *detail)
+struct reason reason_make(enum rule_id rule, char *detail)
 {
-    return (struct reason){cells_rule_table[rule].id, detail};
+    return (struct reason){rule_table[rule].id, detail};
 }
 
 bool cells_verdict_applies(const struct verdict *verdict, const char *workload)
@@ -134,11 +120,11 @@ static struct reason explain_block(const struct cells *cells, const struct cell 
     char name[ARM_NAME_SIZE];
     const struct judged *last = run_last_try(cells->run, cell->arm, block, cell->workload->name);
     if (!last)
-        return reason_make(CELLS_NOT_MEASURED,
+        return reason_make(RULE_NOT_MEASURED,
                            xformat("%s has no attempt in block %d", arm_name(cell->arm, name), block));
     struct reason reason = reason_from_verdicts(&last->attempt, &last->verdicts, cell->workload->name, RULE_VOIDS_ALL);
     if (!reason.rule)
-        reason = reason_make(CELLS_FINGERPRINT, xformat("%s was measured under other settings", last->attempt.id));
+        reason = reason_make(RULE_FINGERPRINT, xformat("%s was measured under other settings", last->attempt.id));
     return reason;
 }
 

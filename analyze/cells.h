@@ -12,22 +12,6 @@
 
 #include <stdbool.h>
 
-/* Rules that only the view over a whole run can apply; the others are in rule_table. */
-enum cells_rule {
-    CELLS_NOT_MEASURED,
-    CELLS_FINGERPRINT,
-    CELLS_UNPAIRED_RERUN,
-    CELLS_NO_SHARED_PROMPT,
-    CELLS_MIN_BLOCKS,
-    CELLS_RULE_COUNT
-};
-
-struct cells_rule_text {
-    const char *id, *scope, *explanation;
-};
-
-extern const struct cells_rule_text cells_rule_table[CELLS_RULE_COUNT];
-
 /* Why something is missing. Zero-initialised: nothing is. */
 struct reason {
     const char *rule; /* id */
@@ -35,7 +19,7 @@ struct reason {
 };
 
 /* `detail` is taken over. */
-struct reason reason_make(enum cells_rule rule, char *detail);
+struct reason reason_make(enum rule_id rule, char *detail);
 
 /* From the first invalid verdict on the attempt that voids any of `metrics` for the workload; empty where there is
  * none. */

@@ -72,10 +72,10 @@ static struct reason explain_unpaired(const struct cell *baseline, int block, co
     if (!at->counted || at->voided & VOIDS_RATIO)
         return explain_unusable(baseline, block);
     if (!may_be_compared(arm, at->counted, baseline->workload->name))
-        return reason_make(CELLS_FINGERPRINT, xformat("%s and %s were measured under different settings",
-                                                      arm->attempt.id, at->counted->attempt.id));
-    return reason_make(CELLS_UNPAIRED_RERUN, xformat("%s and %s were measured in different sessions", arm->attempt.id,
-                                                     at->counted->attempt.id));
+        return reason_make(RULE_FINGERPRINT, xformat("%s and %s were measured under different settings",
+                                                     arm->attempt.id, at->counted->attempt.id));
+    return reason_make(RULE_UNPAIRED_RERUN, xformat("%s and %s were measured in different sessions", arm->attempt.id,
+                                                    at->counted->attempt.id));
 }
 
 static void measure_pair(const struct cell *arm, struct pair *pair)
@@ -84,8 +84,8 @@ static void measure_pair(const struct cell *arm, struct pair *pair)
     struct sample_sums of_arm = samples_sum(&pair->arm->attempt, workload, &pair->baseline->attempt);
     struct sample_sums of_baseline = samples_sum(&pair->baseline->attempt, workload, &pair->arm->attempt);
     if (!of_arm.prompts) {
-        pair->reason = reason_make(CELLS_NO_SHARED_PROMPT, xformat("%s and %s share no answered prompt",
-                                                                   pair->arm->attempt.id, pair->baseline->attempt.id));
+        pair->reason = reason_make(RULE_NO_SHARED_PROMPT, xformat("%s and %s share no answered prompt",
+                                                                  pair->arm->attempt.id, pair->baseline->attempt.id));
         return;
     }
     pair->arm_tpot_ns = samples_tpot_ns(&of_arm);

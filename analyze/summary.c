@@ -53,14 +53,12 @@ void summary_note_marks(const struct verdicts *verdicts, const char *workload, b
             marks[verdicts->items[i].rule] = true;
 }
 
-json_t *summary_make_marks(const bool *marks, bool too_few_blocks)
+json_t *summary_make_marks(const bool *marks)
 {
     json_t *array = json_array();
     for (int i = 0; i < RULE_COUNT; i++)
         if (marks[i])
             json_append(array, json_string(rule_table[i].id));
-    if (too_few_blocks)
-        json_append(array, json_string(cells_rule_table[CELLS_MIN_BLOCKS].id));
     return array;
 }
 
@@ -243,11 +241,6 @@ static json_t *make_workload_names(const struct plan *plan)
 
 /* --- rules -------------------------------------------------------------------------------------------------------- */
 
-static const char *const scope_names[] = {
-    [RULE_SAMPLE] = "sample", [RULE_WORKLOAD] = "workload", [RULE_ATTEMPT] = "attempt",
-    [RULE_PAIR] = "pair",     [RULE_BLOCK] = "block",       [RULE_RUN] = "run",
-};
-
 /* Whether the id stands anywhere in the document as a "rule" or among "marks". */
 static bool is_named(const json_t *value, const char *id)
 {
@@ -267,19 +260,18 @@ static bool is_named(const json_t *value, const char *id)
     return false;
 }
 
-static void append_rule(json_t *array, const json_t *summary, const char *id, const char *scope,
-                        const char *explanation)
+static void append_rule(json_t *array, const json_t *summary, const struct rule *rule)
 {
     static const char *const parts[] = {"cells", "comparisons", "verdicts"};
     bool named = false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        named |= is_named(json_object_get(summary, parts[i]), id);
+        named |= is_named(json_object_get(summary, parts[i]), rule->id);
     if (!named)
         return;
     json_t *object = json_object();
-    json_set(object, "id", json_text(id));
-    json_set(object, "scope", json_text(scope));
-    json_set(object, "explanation", json_text(explanation));
+    json_set(object, "id", json_text(rule->id));
+    json_set(object, "scope", json_text(rule_scope_names[rule->scope]));
+    json_set(object, "explanation", json_text(rule->explanation));
     json_append(array, object);
 }
 
@@ -287,9 +279,7 @@ static json_t *make_rules(const json_t *summary)
 {
     json_t *array = json_array();
     for (int i = 0; i < RULE_COUNT; i++)
-        append_rule(array, summary, rule_table[i].id, scope_names[rule_table[i].scope], rule_table[i].explanation);
-    for (int i = 0; i < CELLS_RULE_COUNT; i++)
-        append_rule(array, summary, cells_rule_table[i].id, cells_rule_table[i].scope, cells_rule_table[i].explanation);
+        append_rule(array, summary, &rule_table[i]);
     return array;
 }
 

@@ -155,7 +155,7 @@ static json_t *make_missing(const struct cells *cells, const struct cell *cell)
         const struct reason *other = &cell->blocks[block - 1].reason;
         if (cell_usable(cell, block, RULE_VOIDS_TIMES))
             return json_null();
-        if (other->rule != cells_rule_table[CELLS_NOT_MEASURED].id)
+        if (other->rule != rule_table[RULE_NOT_MEASURED].id)
             reason = other;
     }
     return summary_make_reason(reason);
@@ -175,7 +175,8 @@ static json_t *make_cell_marks(const struct comparisons *comparisons, const stru
             for (int block = 0; block < cells->blocks; block++)
                 summary_note_marks(&comparison->pairs[block].verdicts, cell->workload->name, marks);
     }
-    return summary_make_marks(marks, valid > 0 && valid < cells->plan->min_blocks);
+    marks[RULE_MIN_BLOCKS] = valid > 0 && valid < cells->plan->min_blocks;
+    return summary_make_marks(marks);
 }
 
 static json_t *make_cell(const struct comparisons *comparisons, const struct cell *cell)

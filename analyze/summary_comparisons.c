@@ -197,7 +197,7 @@ static json_t *make_missing(const struct comparisons *comparisons, const struct 
 {
     const struct reason *reason = &comparison->pairs[0].reason;
     for (int block = 0; block < comparisons->cells->blocks; block++)
-        if (comparison->pairs[block].reason.rule != cells_rule_table[CELLS_NOT_MEASURED].id)
+        if (comparison->pairs[block].reason.rule != rule_table[RULE_NOT_MEASURED].id)
             reason = &comparison->pairs[block].reason;
     return summary_make_reason(reason);
 }
@@ -217,7 +217,8 @@ static json_t *make_comparison_marks(const struct comparisons *comparisons, cons
             summary_note_marks(&pair->baseline->verdicts, parts[i].workload->name, marks);
             summary_note_marks(&pair->verdicts, parts[i].workload->name, marks);
         }
-    return summary_make_marks(marks, blocks_left > 0 && blocks_left < plan_of(comparisons)->min_blocks);
+    marks[RULE_MIN_BLOCKS] = blocks_left > 0 && blocks_left < plan_of(comparisons)->min_blocks;
+    return summary_make_marks(marks);
 }
 
 static void set_blocks(const struct comparisons *comparisons, const struct comparison *comparison, json_t *object)

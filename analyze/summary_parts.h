@@ -25,6 +25,6 @@ json_t *summary_text_or_null(const char *text);
 
 /* Rules with a suspect verdict for the workload are noted in marks[RULE_COUNT]. */
 void summary_note_marks(const struct verdicts *verdicts, const char *workload, bool *marks);
-json_t *summary_make_marks(const bool *marks, bool too_few_blocks);
+json_t *summary_make_marks(const bool *marks);
 
 #endif

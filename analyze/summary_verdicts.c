@@ -97,8 +97,7 @@ static enum left_out left_out_by(const struct comparisons *comparisons, const st
 static void append_left_out(const struct entries *entries, const struct comparisons *comparisons,
                             const struct judged *judged)
 {
-    const char *const rules[LEFT_OUT_COUNT] = {NULL, rule_table[RULE_SUPERSEDED].id,
-                                               cells_rule_table[CELLS_FINGERPRINT].id};
+    const char *const rules[LEFT_OUT_COUNT] = {NULL, rule_table[RULE_SUPERSEDED].id, rule_table[RULE_FINGERPRINT].id};
     static const char *const details[LEFT_OUT_COUNT] = {NULL, "a later valid try of the block counts",
                                                         "measured under other settings than the attempts that count"};
     const struct cells *cells = comparisons->cells;
@@ -122,9 +121,9 @@ static void append_left_out(const struct entries *entries, const struct comparis
 /* Reasons that only the pair has; others are verdicts on one of its attempts. */
 static bool is_of_pair(const struct pair *pair)
 {
-    static const enum cells_rule rules[] = {CELLS_UNPAIRED_RERUN, CELLS_FINGERPRINT, CELLS_NO_SHARED_PROMPT};
+    static const enum rule_id rules[] = {RULE_UNPAIRED_RERUN, RULE_FINGERPRINT, RULE_NO_SHARED_PROMPT};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (pair->reason.rule == cells_rule_table[rules[i]].id)
+        if (pair->reason.rule == rule_table[rules[i]].id)
             return true;
     return false;
 }

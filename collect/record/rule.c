@@ -9,6 +9,10 @@
 #include <string.h>
 
 const char *const rule_level_names[] = {"valid", "note", "suspect", "invalid"};
+const char *const rule_scope_names[] = {
+    [RULE_SAMPLE] = "sample", [RULE_WORKLOAD] = "workload", [RULE_ATTEMPT] = "attempt", [RULE_PAIR] = "pair",
+    [RULE_BLOCK] = "block",   [RULE_CELL] = "cell",         [RULE_RUN] = "run",
+};
 
 /* --- verdicts ----------------------------------------------------------------------------------------------------- */
 
@@ -83,15 +87,13 @@ int rule_find(const char *id)
 
 int rule_settings_read(const json_t *object, const char *where, struct rule_settings *settings, struct error *error)
 {
-    struct json_field fields[RULE_COUNT + 2] = {0};
-    const json_t *min_blocks; /* the plan reads it */
+    struct json_field fields[RULE_COUNT + 1] = {0};
     int count = 0;
-    fields[count++] = (struct json_field){"MIN_BLOCKS", JSON_FIELD_ANY, &min_blocks};
     for (int i = 0; i < RULE_COUNT; i++) {
         settings->threshold[i] = NAN;
-        if (rule_table[i].settable)
-            fields[count++] =
-                (struct json_field){rule_table[i].id, JSON_FIELD_DOUBLE, &settings->threshold[i], .maximum = 1};
+        if (rule_table[i].settable_to > 0)
+            fields[count++] = (struct json_field){rule_table[i].id, JSON_FIELD_DOUBLE, &settings->threshold[i],
+                                                  .maximum = rule_table[i].settable_to};
         else if (json_object_get(object, rule_table[i].id))
             return fail(error, "%s: rule %s has no threshold that a plan may set; remove it", where, rule_table[i].id);
     }

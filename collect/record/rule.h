@@ -1,9 +1,10 @@
-/* The validity rules: one table (rule_table.c), each rule with its scope, what it voids, level, default and
- * explanation.
+/* The validity rules: one table (rule_table.c) of all that the project has, each with its scope, what it voids, level,
+ * default and explanation.
  *
  * A rule that fires gives a verdict: what it saw, against which threshold. An invalid verdict voids the rule's metrics
- * in its scope and no more; a suspect one marks them. Rules of scope sample to attempt judge an attempt by itself,
- * rules of scope pair an attempt beside its baseline. */
+ * in its scope and no more; a suspect one marks them. Rules of scope sample to attempt judge an attempt by itself, some
+ * of scope pair an attempt beside its baseline; the others need the view over a whole run, and are applied by those who
+ * have it (rule_run.c, analyze). */
 #ifndef COLLECT_RECORD_RULE_H
 #define COLLECT_RECORD_RULE_H
 
@@ -13,7 +14,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum rule_scope { RULE_SAMPLE, RULE_WORKLOAD, RULE_ATTEMPT, RULE_PAIR, RULE_BLOCK, RULE_RUN };
+enum rule_scope { RULE_SAMPLE, RULE_WORKLOAD, RULE_ATTEMPT, RULE_PAIR, RULE_BLOCK, RULE_CELL, RULE_RUN };
+extern const char *const rule_scope_names[]; /* "sample" to "run" */
 
 enum rule_level { RULE_VALID, RULE_NOTE, RULE_SUSPECT, RULE_INVALID };
 extern const char *const rule_level_names[]; /* "valid", "note", "suspect", "invalid" */
@@ -43,6 +45,11 @@ enum rule_id {
     RULE_TAMPERED,
     RULE_VANISHED,
     RULE_SUPERSEDED,
+    RULE_NOT_MEASURED,
+    RULE_FINGERPRINT,
+    RULE_UNPAIRED_RERUN,
+    RULE_NO_SHARED_PROMPT,
+    RULE_MIN_BLOCKS,
     RULE_COUNT
 };
 
@@ -73,10 +80,10 @@ struct rule {
     unsigned voids;          /* bit set of enum rule_metric */
     enum rule_level level;   /* what it gives by default */
     double threshold;        /* NaN: none */
-    bool settable;           /* a plan may change the threshold */
+    double settable_to;      /* a plan may set the threshold, from 0 to this; 0: it may not */
     const char *explanation; /* a sentence for the report */
-    /* One of the two: attempt rules append verdicts for `attempt` alone; pair rules for `attempt` beside `baseline`.
-     * Neither: what only ledger and run folder together can tell, which run_read() does. */
+    /* At most one of the two: appends verdicts for `attempt` alone, or for `attempt` beside `baseline`. Neither: what
+     * only ledger and run folder together can tell, which run_read() does, or only all attempts, which analyze does. */
     void (*judge)(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
     void (*judge_pair)(const struct attempt *attempt, const struct attempt *baseline, double threshold,
                        struct verdicts *verdicts);
@@ -87,8 +94,7 @@ extern const struct rule rule_table[RULE_COUNT];
 /* The rule of that id, or -1. */
 int rule_find(const char *id);
 
-/* Reads a plan's "rules" object (NULL: none); an unknown id, or one that has no threshold, is refused. MIN_BLOCKS is
- * left to the plan. */
+/* Reads a plan's "rules" object (NULL: none); an unknown id, or one that has no threshold, is refused. */
 int rule_settings_read(const json_t *object, const char *where, struct rule_settings *settings, struct error *error);
 
 /* Appends what the rules of scope sample, workload and attempt see. settings NULL: the table's defaults. What a

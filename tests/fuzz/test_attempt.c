@@ -27,7 +27,7 @@ static void judge(const struct attempt *attempt)
     struct error error = {0};
     rule_settings_read(NULL, "", &settings, &error);
     for (int i = 0; i < RULE_COUNT; i++)
-        if (rule_table[i].settable)
+        if (rule_table[i].settable_to > 0)
             settings.threshold[i] = 0.5;
     rule_judge_attempt(attempt, NULL, &verdicts);
     rule_judge_attempt(attempt, &settings, &verdicts);

@@ -192,12 +192,11 @@ static void test_the_table_is_whole(void **state)
         assert_int_equal(rule_find(rule->id), i);
         assert_true(rule->version >= 1);
         assert_true(strlen(rule->explanation) > 20);
-        bool of_the_record = i >= RULE_WITHDRAWN && i <= RULE_SUPERSEDED;
-        assert_int_equal((rule->judge != NULL) + (rule->judge_pair != NULL), !of_the_record);
-        assert_int_equal(rule->judge_pair != NULL, rule->scope == RULE_PAIR);
-        assert_false(rule->settable && isnan(rule->threshold));
+        assert_false(rule->judge && (rule->judge_pair || rule->scope > RULE_ATTEMPT));
+        assert_false(rule->judge_pair && rule->scope != RULE_PAIR);
+        assert_false(rule->settable_to > 0 && !(rule->threshold <= rule->settable_to));
     }
-    assert_int_equal(rule_find("MIN_BLOCKS"), -1);
+    assert_int_equal(rule_find("MIN_BLOCK"), -1);
 }
 
 int main(void)
