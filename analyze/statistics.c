@@ -20,9 +20,12 @@ static struct interval around(double value, double half_width, int count)
     return (struct interval){value, value - half_width, value + half_width, count};
 }
 
+/* Limits so far off that their exponentials leave what a double can hold are none. */
 static struct interval exponential(struct interval logs)
 {
-    return (struct interval){exp(logs.value), exp(logs.low), exp(logs.high), logs.count};
+    const double furthest = 600;
+    bool held = logs.low > -furthest && logs.high < furthest;
+    return (struct interval){exp(logs.value), held ? exp(logs.low) : NAN, held ? exp(logs.high) : NAN, logs.count};
 }
 
 static double mean(const double *values, int count)

@@ -24,7 +24,8 @@ double statistics_t_critical(double degrees, double alpha);
 struct interval statistics_mean_interval(const double *values, int count, double alpha);
 
 /* exp of the interval above, of values that are logarithms: paired log-t when they are log ratios of what one block
- * measured. Assumes independent blocks; what is shared inside a block cancels. The value is a geometric mean. */
+ * measured. Assumes independent blocks; what is shared inside a block cancels. The value is a geometric mean. A point
+ * where a limit would leave what a double can hold, here and wherever else limits are exponentials. */
 struct interval statistics_log_interval(const double *logs, int count, double alpha);
 
 /* Two-sided p of Student's test that the mean is 0. NaN for n < 2. */

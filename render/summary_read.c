@@ -280,8 +280,10 @@ static int read_comparison(const json_t *object, const char *where, struct summa
         check_blocks(comparison->blocks, where, "blocks", true, error) ||
         check_blocks(comparison->dropped, where, "dropped", false, error))
         return -1;
-    if (comparison->speedup.value <= 0 || comparison->speedup.low <= 0)
-        return fail(error, "%s: \"speedup\" must be above 0; run analyze again", where);
+    const double ratios[] = {comparison->speedup.value, comparison->speedup.low, comparison->simultaneous.low};
+    for (size_t i = 0; i < sizeof ratios / sizeof *ratios; i++)
+        if (ratios[i] < 1 / NUMBER_LIMIT)
+            return fail(error, "%s: \"speedup\" and its limits must be above 0; run analyze again", where);
     return 0;
 }
 

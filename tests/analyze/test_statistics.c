@@ -68,6 +68,7 @@ static void test_mean_of_too_few(void **state)
     (void)state;
     assert_point(statistics_mean_interval((double[]){3}, 1, 0.05), 3);
     assert_point(statistics_log_interval((double[]){0}, 1, 0.05), 1);
+    assert_point(statistics_log_interval((double[]){-400, 400}, 2, 0.05), 1);
     assert_true(isnan(statistics_mean_interval(NULL, 0, 0.05).value));
     assert_true(isnan(statistics_mean_p((double[]){3}, 1)));
 }
