@@ -157,7 +157,7 @@ static void top_is_sorted_with_ties_by_index(void **state)
         for (int rank = 0; rank < width; rank++) {
             int before = 0; /* how many stand before this one in the full order */
             for (int i = 0; i < COUNT; i++)
-                before += x[i] > x[indices[rank]] || (x[i] == x[indices[rank]] && i < indices[rank]);
+                before += x[i] > x[indices[rank]] || (i < indices[rank] && x[i] == x[indices[rank]]);
             assert_int_equal(before, rank);
             assert_float_equal(values[rank], x[indices[rank]], 0);
         }

@@ -89,7 +89,7 @@ static int tokens_above(const float *logits, int token)
 {
     int above = 0;
     for (int i = 0; i < TOKENS; i++)
-        above += logits[i] > logits[token] || (logits[i] == logits[token] && i < token);
+        above += logits[i] > logits[token] || (i < token && logits[i] == logits[token]);
     return above;
 }
 

@@ -31,12 +31,29 @@ static dnnl_engine_t cpu_engine(void)
     return shared_engine;
 }
 
-/* Streams of the CPU run at once and keep nothing; each thread has its own. */
+static pthread_key_t stream_key;
+
+static void destroy_stream(void *stream)
+{
+    dnnl_stream_destroy(stream);
+}
+
+static void create_stream_key(void)
+{
+    if (pthread_key_create(&stream_key, destroy_stream))
+        die("no room for a thread-specific stream");
+}
+
+/* Streams of the CPU run at once and keep nothing; each thread has its own, which ends with it. */
 static dnnl_stream_t cpu_stream(void)
 {
-    static _Thread_local dnnl_stream_t stream;
-    if (!stream)
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, create_stream_key);
+    dnnl_stream_t stream = pthread_getspecific(stream_key);
+    if (!stream) {
         CHECK(dnnl_stream_create(&stream, cpu_engine(), dnnl_stream_default_flags));
+        pthread_setspecific(stream_key, stream);
+    }
     return stream;
 }
 
