@@ -318,8 +318,7 @@ json_t *summary_build(const struct run *run, const struct plan *plan, struct err
     struct cells cells;
     struct comparisons comparisons;
     if (run->ledger.broken_at) {
-        fail(error, "%s:%d: does not follow from the line before, so the ledger was changed; restore it from a copy",
-             run->ledger.path, run->ledger.broken_at);
+        ledger_refuse_broken(&run->ledger, error);
         return NULL;
     }
     if (file_hash(plan->path, plan_hash, error))

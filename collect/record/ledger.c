@@ -275,6 +275,12 @@ static int recover(struct ledger *ledger, const char *hash, size_t offset, struc
     return append(ledger, "\n", make_entry(ledger, LEDGER_COLLECT, "recover", details), error);
 }
 
+int ledger_refuse_broken(const struct ledger *ledger, struct error *error)
+{
+    return fail(error, "%s:%d: does not follow from the line before, so the ledger was changed; restore it from a copy",
+                ledger->path, ledger->broken_at);
+}
+
 int ledger_open(const char *folder, struct ledger *ledger, struct error *error)
 {
     char hash[FILE_HASH_SIZE];
@@ -287,6 +293,10 @@ int ledger_open(const char *folder, struct ledger *ledger, struct error *error)
         goto fail;
     if (load(ledger, hash, &offset, error))
         goto fail;
+    if (ledger->broken_at) {
+        ledger_refuse_broken(ledger, error);
+        goto fail;
+    }
     if (ledger->torn_bytes && recover(ledger, hash, offset, error))
         goto fail;
     return 0;

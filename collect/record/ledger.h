@@ -28,14 +28,18 @@ struct ledger {
 int ledger_read(const char *folder, struct ledger *ledger, struct error *error);
 
 /* Reads, and takes the folder's lock (RUN/lock, an open-file-description lock; the file names boot id, host and process
- * of its holder) for as long as the ledger is open. Refused with the holder's name where another holds it. A torn last
- * line is ended by a newline and noted by a `recover` entry. */
+ * of its holder) for as long as the ledger is open. Refused with the holder's name where another holds it, and where
+ * the chain is broken: nothing is appended to a record that was changed. A torn last line is ended by a newline and
+ * noted by a `recover` entry. */
 int ledger_open(const char *folder, struct ledger *ledger, struct error *error);
 
 /* Appends an entry: `action` ("begin", "end", "verdict", "amend", "recover", ...) with the keys of `details` (a
  * reference taken over; may be NULL). seq, prev, time and actor are added here. */
 int ledger_append(struct ledger *ledger, enum ledger_actor actor, const char *action, json_t *details,
                   struct error *error);
+
+/* -1, and the one line on a ledger that is broken at `broken_at`. */
+int ledger_refuse_broken(const struct ledger *ledger, struct error *error);
 
 void ledger_close(struct ledger *ledger);
 
