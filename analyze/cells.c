@@ -41,24 +41,17 @@ void reason_free(struct reason *reason)
 /* --- which attempts count ----------------------------------------------------------------------------------------- */
 
 /* Sequence number of the ledger line that begins the attempt; 0 where there is none. */
-static json_int_t begin_sequence(const struct run *run, const char *id)
+static int begin_sequence(const struct run *run, const struct attempt *attempt)
 {
-    size_t index;
-    json_t *line;
-    json_array_foreach(run->ledger.lines, index, line)
-    {
-        const char *action = json_string_value(json_object_get(line, "action"));
-        const char *attempt = json_string_value(json_object_get(line, "attempt"));
-        if (action && attempt && strcmp(action, "begin") == 0 && strcmp(attempt, id) == 0)
-            return json_integer_value(json_object_get(line, "seq"));
-    }
-    return 0;
+    const struct attempt_place place = {attempt->arm, attempt->block, attempt->try_number};
+    const struct history_entry *entry = history_find(&run->history, &place);
+    return entry ? entry->begun : 0;
 }
 
 /* By the ledger; by the clock only where the ledger is silent. */
 static bool is_newer(const struct run *run, const struct attempt *a, const struct attempt *b)
 {
-    json_int_t begun_a = begin_sequence(run, a->id), begun_b = begin_sequence(run, b->id);
+    int begun_a = begin_sequence(run, a), begun_b = begin_sequence(run, b);
     return begun_a && begun_b ? begun_a > begun_b : strcmp(a->started, b->started) > 0;
 }
 
@@ -73,8 +66,10 @@ static int find_candidates(const struct run *run, const struct cell *cell, struc
     int count = 0;
     for (int i = 0; i < run->attempt_count; i++) {
         const struct attempt *attempt = &run->attempts[i].attempt;
+        if (!arm_equal(&attempt->arm, cell->arm))
+            continue;
         const struct attempt_workload *workload = attempt_find_workload(attempt, cell->workload->name);
-        if (!workload || !arm_equal(&attempt->arm, cell->arm))
+        if (!workload)
             continue;
         int at = 0;
         while (at < count && strcmp(candidates[at].hash, workload->cell_hash) != 0)
@@ -156,8 +151,8 @@ static int count_tries(const struct run *run, const struct cell *cell)
     int tries = 0;
     for (int i = 0; i < run->attempt_count; i++) {
         const struct attempt *attempt = &run->attempts[i].attempt;
-        bool held = !attempt->header || attempt_find_workload(attempt, cell->workload->name);
-        tries += held && arm_equal(&attempt->arm, cell->arm);
+        tries += arm_equal(&attempt->arm, cell->arm) &&
+                 (!attempt->header || attempt_find_workload(attempt, cell->workload->name));
     }
     return tries;
 }

@@ -33,13 +33,12 @@ static bool may_be_compared(const struct judged *a, const struct judged *b, cons
     return of_a && of_b && strcmp(of_a->compare_hash, of_b->compare_hash) == 0 && share_drafter(a, b);
 }
 
-/* Whether times of this attempt may stand for the cell. */
+/* Whether times of this attempt, a try of the cell's in that block, may stand for it. */
 static bool is_usable(const struct cell *cell, int block, const struct judged *judged)
 {
     const struct attempt_workload *workload = attempt_find_workload(&judged->attempt, cell->workload->name);
     const struct cell_block *at = &cell->blocks[block - 1];
-    return arm_equal(&judged->attempt.arm, cell->arm) && judged->attempt.block == block && workload &&
-           cell->cell_hash && strcmp(workload->cell_hash, cell->cell_hash) == 0 &&
+    return workload && cell->cell_hash && strcmp(workload->cell_hash, cell->cell_hash) == 0 &&
            rule_worst(&judged->verdicts, cell->workload->name, VOIDS_RATIO) != RULE_INVALID &&
            !(judged == at->counted && at->voided & VOIDS_RATIO);
 }
@@ -47,7 +46,8 @@ static bool is_usable(const struct cell *cell, int block, const struct judged *j
 static const struct judged *find_baseline(const struct cells *cells, const struct cell *baseline, int block,
                                           const struct judged *arm)
 {
-    for (int i = cells->run->attempt_count - 1; i >= 0; i--) {
+    int first, count = run_find_tries(cells->run, baseline->arm, block, &first);
+    for (int i = first + count - 1; i >= first; i--) {
         const struct judged *judged = &cells->run->attempts[i];
         if (is_usable(baseline, block, judged) && share_session(cells, arm, judged) &&
             may_be_compared(arm, judged, baseline->workload->name))

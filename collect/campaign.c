@@ -23,14 +23,25 @@ struct campaign {
     int attempts;       /* measured by this run of the program */
 };
 
+static void find_sessions(struct campaign *campaign)
+{
+    sessions_free(&campaign->sessions);
+    sessions_init(&campaign->run, campaign->subject.boot_id, clock_wall_s(), &campaign->sessions);
+}
+
 static int read_run(struct campaign *campaign, struct error *error)
 {
-    run_free(&campaign->run);
-    sessions_free(&campaign->sessions);
-    if (run_read(campaign->folder, &campaign->plan->rules, &campaign->run, error))
-        return -1;
-    sessions_init(&campaign->run, campaign->subject.boot_id, clock_wall_s(), &campaign->sessions);
-    return 0;
+    int result = run_read(campaign->folder, &campaign->plan->rules, &campaign->run, error);
+    if (!result)
+        find_sessions(campaign);
+    return result;
+}
+
+/* Nobody else writes while the ledger is open: what is new is what it has got. */
+static void read_on(struct campaign *campaign)
+{
+    run_update(&campaign->run, &campaign->ledger, &campaign->plan->rules);
+    find_sessions(campaign);
 }
 
 static int schedule(struct campaign *campaign, int block)
@@ -56,8 +67,10 @@ static const struct attempt *find_outdated(const struct campaign *campaign, int 
     const struct attempt *newest = NULL;
     for (int i = 0; i < campaign->run.attempt_count; i++) {
         const struct attempt *attempt = &campaign->run.attempts[i].attempt;
+        if (!arm_equal(&attempt->arm, &campaign->plan->arms[arm]))
+            continue;
         const struct attempt_workload *entry = attempt_find_workload(attempt, campaign->plan->workloads[workload].name);
-        if (!entry || !arm_equal(&attempt->arm, &campaign->plan->arms[arm]))
+        if (!entry)
             continue;
         if (strcmp(entry->cell_hash, subject_cell_hash(&campaign->subject, arm, workload)) == 0)
             return NULL;
@@ -150,7 +163,7 @@ static int count_attempts(const struct run *run, int block)
     return count;
 }
 
-/* The scheduled tasks, then the folder read anew. */
+/* The scheduled tasks, then what they left in the folder. */
 static int measure_part(struct campaign *campaign, const struct measure *measure, int block, int tasks,
                         struct error *error)
 {
@@ -167,7 +180,8 @@ static int measure_part(struct campaign *campaign, const struct measure *measure
         if (interrupt_seen())
             return MEASURE_INTERRUPTED;
     }
-    return read_run(campaign, error);
+    read_on(campaign);
+    return 0;
 }
 
 static int measure_blocks(struct campaign *campaign, const struct measure *measure, struct error *error)

@@ -18,27 +18,19 @@ static bool has_bit(uint64_t set, int bit)
     return set >> bit & 1;
 }
 
-/* Whether the attempt is one of the block's for the arm's workload, with today's hash. */
-static bool is_try(const struct subject *subject, const struct attempt *attempt, int block, int arm, int workload)
+/* Whether the attempt holds the arm's workload with today's hash. */
+static bool is_of_cell(const struct subject *subject, const struct judged *judged, int arm, int workload)
 {
-    if (attempt->block != block || !arm_equal(&attempt->arm, &subject->plan->arms[arm]))
-        return false;
-    const struct attempt_workload *entry = attempt_find_workload(attempt, subject->plan->workloads[workload].name);
+    const struct attempt_workload *entry =
+        attempt_find_workload(&judged->attempt, subject->plan->workloads[workload].name);
     return entry && strcmp(entry->cell_hash, subject_cell_hash(subject, arm, workload)) == 0;
 }
 
-/* Whether the try would count if it were the only one. */
-static bool is_valid(const struct judged *judged, const char *workload)
-{
-    const struct run alone = {.attempts = (struct judged *)judged, .attempt_count = 1};
-    return run_counted(&alone, &judged->attempt.arm, judged->attempt.block, workload, NULL) != NULL;
-}
-
-static bool is_certain_to_repeat(const struct judged *judged, const char *workload)
+static bool has_invalid(const struct judged *judged, enum rule_id rule, const char *workload)
 {
     for (int i = 0; i < judged->verdicts.count; i++) {
         const struct verdict *verdict = &judged->verdicts.items[i];
-        if (verdict->rule == RULE_CONTEXT_OVERFLOW && verdict->level == RULE_INVALID &&
+        if (verdict->rule == rule && verdict->level == RULE_INVALID &&
             (!verdict->workload || strcmp(verdict->workload, workload) == 0))
             return true;
     }
@@ -50,16 +42,16 @@ const struct judged *schedule_find_invalid(const struct subject *subject, const 
 {
     const char *name = subject->plan->workloads[workload].name;
     const struct judged *last = NULL;
-    int tries = 0;
+    int tries = 0, first, count = run_find_tries(run, &subject->plan->arms[arm], block, &first);
     bool hopeless = false;
-    for (int i = 0; i < run->attempt_count; i++) {
+    for (int i = first; i < first + count; i++) {
         const struct judged *judged = &run->attempts[i];
-        if (!judged->attempt.complete || !is_try(subject, &judged->attempt, block, arm, workload) ||
-            is_valid(judged, name))
+        if (!judged->attempt.complete || !is_of_cell(subject, judged, arm, workload) || !run_is_void(judged, name) ||
+            has_invalid(judged, RULE_SUPERSEDED, name))
             continue;
         last = judged;
         tries++;
-        hopeless |= is_certain_to_repeat(judged, name);
+        hopeless |= has_invalid(judged, RULE_CONTEXT_OVERFLOW, name);
     }
     *given_up = tries >= SCHEDULE_TRIES || hopeless;
     return last;
@@ -69,9 +61,10 @@ const struct judged *schedule_find_invalid(const struct subject *subject, const 
 static int find_valid(const struct block_view *view, int arm, int workload, int from)
 {
     const char *name = view->subject->plan->workloads[workload].name;
-    for (int i = from; i < view->run->attempt_count; i++)
-        if (is_try(view->subject, &view->run->attempts[i].attempt, view->block, arm, workload) &&
-            is_valid(&view->run->attempts[i], name))
+    int first, count = run_find_tries(view->run, &view->subject->plan->arms[arm], view->block, &first);
+    for (int i = from > first ? from : first; i < first + count; i++)
+        if (is_of_cell(view->subject, &view->run->attempts[i], arm, workload) &&
+            !run_is_void(&view->run->attempts[i], name))
             return i;
     return -1;
 }
@@ -186,22 +179,6 @@ int schedule_block(const struct subject *subject, const struct run *run, const s
 
 int schedule_next_try(const struct run *run, const struct arm *arm, int block)
 {
-    char name[ARM_NAME_SIZE];
-    int last = 0;
-    for (int i = 0; i < run->attempt_count; i++) {
-        const struct attempt *attempt = &run->attempts[i].attempt;
-        if (attempt->block == block && arm_equal(&attempt->arm, arm) && attempt->try_number > last)
-            last = attempt->try_number;
-    }
-    char *prefix = xformat("%s/%s/%d-", run->name, arm_name(arm, name), block);
-    size_t index;
-    const json_t *line;
-    json_array_foreach(run->ledger.lines, index, line)
-    {
-        const char *id = json_string_value(json_object_get(line, "attempt"));
-        if (id && strncmp(id, prefix, strlen(prefix)) == 0 && atoi(id + strlen(prefix)) > last)
-            last = atoi(id + strlen(prefix));
-    }
-    free(prefix);
-    return last + 1;
+    int first, count = run_find_tries(run, arm, block, &first);
+    return count ? run->attempts[first + count - 1].attempt.try_number + 1 : 1;
 }

@@ -1,7 +1,6 @@
 #include "collect/record/attempt.h"
 
 #include "collect/base/clock.h"
-#include "collect/base/file.h"
 #include "collect/base/json.h"
 #include "collect/record/sample.h"
 
@@ -211,6 +210,7 @@ int attempt_read(const char *path, struct attempt *attempt, struct error *error)
     if (!text)
         return -1;
     attempt->path = xstrdup(path);
+    file_hash_bytes(text, size, attempt->sha256);
     const char *at = text, *end = text + size, *newline;
     while ((newline = memchr(at, '\n', (size_t)(end - at)))) {
         if (read_line(at, (size_t)(newline - at), &reader, error))

@@ -7,6 +7,7 @@
 #define COLLECT_RECORD_ATTEMPT_H
 
 #include "collect/base/error.h"
+#include "collect/base/file.h"
 #include "collect/record/arm.h"
 
 #include <jansson.h>
@@ -81,7 +82,8 @@ struct attempt {
     bool complete;    /* an end line with status "complete", and as many samples as it says */
     char *end_status; /* NULL where there is no end line */
     struct audit audit;
-    int64_t torn_bytes; /* of a last line without its newline, not read */
+    int64_t torn_bytes;          /* of a last line without its newline, not read */
+    char sha256[FILE_HASH_SIZE]; /* of the file's bytes, as they were read */
 };
 
 void sample_init(struct sample *sample); /* everything absent */

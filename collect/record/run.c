@@ -1,45 +1,22 @@
 #include "collect/record/run.h"
 
-#include "collect/base/file.h"
+#include "collect/base/json.h"
+#include "collect/record/record.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* --- finding attempts --------------------------------------------------------------------------------------------- */
 
-/* What a path RUN/attempts/ARM/BLOCK-TRY.jsonl says of its attempt. */
-struct place {
-    char *path;
-    struct arm arm;
-    int block, try_number;
-};
-
 struct places {
-    struct place *items;
+    struct attempt_place *items;
     int count, capacity;
 };
 
-/* False where it is no attempt's name: a file that is being written, or somebody else's. */
-static bool parse_file_name(const char *name, struct place *place)
-{
-    int block, try_number;
-    char canonical[64];
-    if (sscanf(name, "%9d-%9d.jsonl", &block, &try_number) != 2 || block < 1 || block > ATTEMPT_BLOCK_MAXIMUM ||
-        try_number < 1 || try_number > ATTEMPT_TRY_MAXIMUM)
-        return false;
-    snprintf(canonical, sizeof canonical, "%d-%d.jsonl", block, try_number);
-    if (strcmp(canonical, name) != 0)
-        return false;
-    place->block = block;
-    place->try_number = try_number;
-    return true;
-}
-
-static void add_place(struct places *places, const struct place *place)
+static void add_place(struct places *places, const struct attempt_place *place)
 {
     if (places->count == places->capacity) {
         places->capacity = places->capacity ? 2 * places->capacity : 64;
@@ -65,14 +42,18 @@ static int visit_folder(const char *folder, on_entry *visit, struct places *plac
     return result;
 }
 
+/* What is no attempt's name is a file that is being written, or somebody else's. */
 static int visit_file(const char *folder, const char *name, struct places *places, struct error *error)
 {
     (void)error;
-    struct place place = {0};
-    if (!parse_file_name(name, &place) || !arm_parse(strrchr(folder, '/') + 1, &place.arm))
+    struct attempt_place place;
+    size_t length = strlen(name), ending = strlen(".jsonl");
+    if (length <= ending || strcmp(name + length - ending, ".jsonl") != 0)
         return 0;
-    place.path = file_join(folder, name);
-    add_place(places, &place);
+    char *text = xformat("%s/%.*s", strrchr(folder, '/') + 1, (int)(length - ending), name);
+    if (place_parse(text, &place))
+        add_place(places, &place);
+    free(text);
     return 0;
 }
 
@@ -87,9 +68,17 @@ static int visit_arm(const char *folder, const char *name, struct places *places
     return result;
 }
 
+/* Those that were begun, and what became of them. */
+static void add_places_of_ledger(const struct history *history, struct places *places)
+{
+    for (int i = 0; i < history->count; i++)
+        if (history->entries[i].begin || history->entries[i].end || history->entries[i].purge)
+            add_place(places, &history->entries[i].place);
+}
+
 static int compare_places(const void *a, const void *b)
 {
-    const struct place *first = a, *second = b;
+    const struct attempt_place *first = a, *second = b;
     char first_name[ARM_NAME_SIZE], second_name[ARM_NAME_SIZE];
     int order = strcmp(arm_name(&first->arm, first_name), arm_name(&second->arm, second_name));
     if (order)
@@ -99,42 +88,72 @@ static int compare_places(const void *a, const void *b)
     return (first->try_number > second->try_number) - (first->try_number < second->try_number);
 }
 
+/* Sorted, each once. */
+static void sort_places(struct places *places)
+{
+    int kept = 0;
+    if (places->count)
+        qsort(places->items, (size_t)places->count, sizeof *places->items, compare_places);
+    for (int i = 0; i < places->count; i++)
+        if (!kept || compare_places(&places->items[kept - 1], &places->items[i]))
+            places->items[kept++] = places->items[i];
+    places->count = kept;
+}
+
 /* --- reading and judging ------------------------------------------------------------------------------------------ */
 
-static int check_place(const struct attempt *attempt, const struct place *place, struct error *error)
+static int check_place(const struct attempt *attempt, const struct attempt_place *place, struct error *error)
 {
     if (arm_equal(&attempt->arm, &place->arm) && attempt->block == place->block &&
         attempt->try_number == place->try_number)
         return 0;
-    return fail(error, "%s: its first line says \"%s\"; the file was moved or copied", place->path, attempt->id);
+    return fail(error, "%s: its first line says \"%s\"; the file was moved or copied", attempt->path, attempt->id);
 }
 
 /* What cannot be read is known by its path alone. */
-static void init_unreadable(const struct place *place, const char *run_name, struct attempt *attempt)
+static void init_unreadable(const struct run *run, const struct attempt_place *place, char *path,
+                            struct attempt *attempt)
 {
-    char name[ARM_NAME_SIZE];
+    char name[PLACE_NAME_SIZE];
     *attempt = (struct attempt){
         .arm = place->arm, .block = place->block, .try_number = place->try_number, .position = ATTEMPT_ABSENT};
-    attempt->path = xstrdup(place->path);
-    attempt->id = xformat("%s/%s/%d-%d", run_name, arm_name(&place->arm, name), place->block, place->try_number);
+    attempt->path = path;
+    attempt->id = xformat("%s/%s", run->name, place_name(place, name));
     attempt->audit.tokens = ATTEMPT_ABSENT;
 }
 
-static void read_attempt(const struct place *place, const char *run_name, const struct rule_settings *settings,
-                         struct judged *judged)
+static void read_file(const struct run *run, const struct attempt_place *place, char *path,
+                      const struct rule_settings *settings, struct judged *judged)
 {
-    struct error reason = {0};
-    int result = attempt_read(place->path, &judged->attempt, &reason);
+    struct error reason = {0}, ignored = {0};
+    int result = attempt_read(path, &judged->attempt, &reason);
     if (!result && check_place(&judged->attempt, place, &reason)) {
         attempt_free(&judged->attempt);
         result = -1;
     }
     if (!result) {
+        free(path);
         rule_judge_attempt(&judged->attempt, settings, &judged->verdicts);
         return;
     }
-    init_unreadable(place, run_name, &judged->attempt);
+    init_unreadable(run, place, path, &judged->attempt);
+    file_hash(path, judged->attempt.sha256, &ignored);
     verdicts_add(&judged->verdicts, RULE_INCOMPLETE, RULE_INVALID, NULL, NAN, NAN, "%s", reason.message);
+}
+
+static struct judged read_attempt(const struct run *run, const struct attempt_place *place,
+                                  const struct rule_settings *settings)
+{
+    const struct history_entry *entry = history_find(&run->history, place);
+    struct judged judged = {.purged = entry && entry->purge};
+    char *path = place_path(run->folder, place);
+    arm_name(&place->arm, judged.arm);
+    if (judged.purged || !file_exists(path))
+        init_unreadable(run, place, path, &judged.attempt);
+    else
+        read_file(run, place, path, settings, &judged);
+    record_judge(entry, &judged);
+    return judged;
 }
 
 /* The last part of a path, without slashes behind it. free() it. */
@@ -161,15 +180,15 @@ int run_read(const char *folder, const struct rule_settings *settings, struct ru
     }
     if (ledger_read(folder, &run->ledger, error) || visit_folder(attempts, visit_arm, &places, error))
         goto out;
-    if (places.count)
-        qsort(places.items, (size_t)places.count, sizeof *places.items, compare_places);
+    history_update(&run->history, &run->ledger);
+    add_places_of_ledger(&run->history, &places);
+    sort_places(&places);
     run->attempts = xcalloc((size_t)places.count, sizeof *run->attempts);
     for (int i = 0; i < places.count; i++)
-        read_attempt(&places.items[i], run->name, settings, &run->attempts[run->attempt_count++]);
+        run->attempts[run->attempt_count++] = read_attempt(run, &places.items[i], settings);
+    record_supersede(run);
     result = 0;
 out:
-    for (int i = 0; i < places.count; i++)
-        free(places.items[i].path);
     free(places.items);
     free(attempts);
     if (result)
@@ -177,55 +196,62 @@ out:
     return result;
 }
 
+static void free_judged(struct judged *judged)
+{
+    attempt_free(&judged->attempt);
+    verdicts_free(&judged->verdicts);
+}
+
 void run_free(struct run *run)
 {
-    for (int i = 0; i < run->attempt_count; i++) {
-        attempt_free(&run->attempts[i].attempt);
-        verdicts_free(&run->attempts[i].verdicts);
-    }
+    for (int i = 0; i < run->attempt_count; i++)
+        free_judged(&run->attempts[i]);
     free(run->attempts);
     free(run->folder);
     free(run->name);
+    history_free(&run->history);
     ledger_close(&run->ledger);
     *run = (struct run){.ledger = {.descriptor = -1}};
 }
 
-/* --- which of them count ------------------------------------------------------------------------------------------ */
+/* --- reading on --------------------------------------------------------------------------------------------------- */
 
-/* Every metric is void: nothing of the workload is left to report. */
-static bool is_void(const struct judged *judged, const char *workload)
+static int compare_judged(const void *a, const void *b)
 {
-    for (unsigned metric = 1; metric & RULE_VOIDS_ALL; metric <<= 1)
-        if (rule_worst(&judged->verdicts, workload, metric) != RULE_INVALID)
-            return false;
-    return true;
+    const struct judged *first = a, *second = b;
+    int order = strcmp(first->arm, second->arm);
+    order = order ? order : first->attempt.block - second->attempt.block;
+    return order ? order : first->attempt.try_number - second->attempt.try_number;
 }
 
-static bool is_try_of(const struct judged *judged, const struct arm *arm, int block)
+/* Attempts that the run has are replaced, the others added. */
+static void read_since(struct run *run, size_t line, const struct rule_settings *settings)
 {
-    return arm_equal(&judged->attempt.arm, arm) && judged->attempt.block == block;
-}
-
-const struct judged *run_counted(const struct run *run, const struct arm *arm, int block, const char *workload,
-                                 const char *cell_hash)
-{
-    for (int i = run->attempt_count - 1; i >= 0; i--) {
-        const struct judged *judged = &run->attempts[i];
-        const struct attempt_workload *held =
-            is_try_of(judged, arm, block) ? attempt_find_workload(&judged->attempt, workload) : NULL;
-        if (held && (!cell_hash || strcmp(held->cell_hash, cell_hash) == 0) && !is_void(judged, workload))
-            return judged;
+    const struct history *history = &run->history;
+    run->attempts = xrealloc(run->attempts, (size_t)(run->attempt_count + history->count), sizeof *run->attempts);
+    const struct run former = *run;
+    for (int i = 0; i < history->count; i++) {
+        const struct attempt_place *place = &history->entries[i].place;
+        if (history->entries[i].last < line)
+            continue;
+        struct judged *judged = (struct judged *)run_find(&former, place);
+        if (judged)
+            free_judged(judged);
+        else
+            judged = &run->attempts[run->attempt_count++];
+        *judged = read_attempt(run, place, settings);
     }
-    return NULL;
+    if (run->attempt_count)
+        qsort(run->attempts, (size_t)run->attempt_count, sizeof *run->attempts, compare_judged);
 }
 
-const struct judged *run_last_try(const struct run *run, const struct arm *arm, int block, const char *workload)
+void run_update(struct run *run, const struct ledger *ledger, const struct rule_settings *settings)
 {
-    for (int i = run->attempt_count - 1; i >= 0; i--) {
-        const struct judged *judged = &run->attempts[i];
-        bool unreadable = !judged->attempt.header;
-        if (is_try_of(judged, arm, block) && (unreadable || attempt_find_workload(&judged->attempt, workload)))
-            return judged;
-    }
-    return NULL;
+    size_t known = json_array_size(run->ledger.lines);
+    for (size_t i = known; i < json_array_size(ledger->lines); i++)
+        json_append(run->ledger.lines, json_incref(json_array_get(ledger->lines, i)));
+    memcpy(run->ledger.head, ledger->head, sizeof run->ledger.head);
+    history_update(&run->history, ledger);
+    read_since(run, known, settings);
+    record_supersede(run);
 }

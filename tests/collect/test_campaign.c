@@ -188,10 +188,11 @@ static void check_complete(const struct bench *bench)
     run_free(&run);
 }
 
-/* As if the machine had been started anew since. */
+/* As if the machine had been started anew since, which attempts and ledger have always said. */
 static void pretend_reboot(const struct bench *bench)
 {
     struct run run;
+    char *folder = run_folder(bench), *path = file_join(folder, "ledger.jsonl");
     read_run(bench, &run);
     for (int i = 0; i < run.attempt_count; i++) {
         size_t size;
@@ -201,7 +202,11 @@ static void pretend_reboot(const struct bench *bench)
         fixture_write(run.attempts[i].attempt.path, text, size);
         free(text);
     }
+    assert_int_equal(unlink(path), 0);
+    fixture_enter(folder);
     run_free(&run);
+    free(folder);
+    free(path);
 }
 
 /* --- a whole campaign ------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/record/run.h"
 
 #include <ftw.h>
 #include <setjmp.h>
@@ -188,4 +189,35 @@ void fixture_set_tokens(struct sample *sample, int tokens, int asked)
     sample->token_ids = xcalloc((size_t)tokens, sizeof *sample->token_ids);
     for (int i = 0; i < tokens; i++)
         sample->token_ids[i] = 1000 + i;
+}
+
+static void append_line(struct ledger *ledger, const char *action, json_t *details)
+{
+    struct error error = {0};
+    ledger_append(ledger, LEDGER_COLLECT, action, details, &error);
+    assert_string_equal(error.message, "");
+}
+
+void fixture_enter(const char *folder)
+{
+    struct run run;
+    struct ledger ledger;
+    struct error error = {0};
+    assert_int_equal(run_read(folder, NULL, &run, &error), 0);
+    assert_int_equal(ledger_open(folder, &ledger, &error), 0);
+    for (int i = 0; i < run.attempt_count; i++) {
+        const struct attempt *attempt = &run.attempts[i].attempt;
+        const struct attempt_place place = {attempt->arm, attempt->block, attempt->try_number};
+        const struct history_entry *entry = history_find(&run.history, &place);
+        char name[PLACE_NAME_SIZE], *id = xformat("demo/%s", place_name(&place, name));
+        if (!entry || !entry->begin)
+            append_line(&ledger, "begin", json_pack("{s:s}", "attempt", id));
+        if (attempt->end_status && (!entry || !entry->end))
+            append_line(
+                &ledger, "end",
+                json_pack("{s:s, s:s, s:s}", "attempt", id, "status", attempt->end_status, "sha256", attempt->sha256));
+        free(id);
+    }
+    ledger_close(&ledger);
+    run_free(&run);
 }
