@@ -61,8 +61,39 @@ void die(const char *format, ...)
     exit(EXIT_CODE_FAILURE);
 }
 
+#ifdef CLEANSLATE_DEBUG
+static _Thread_local int frozen;
+
+void memory_freeze(void)
+{
+    frozen++;
+}
+
+void memory_thaw(void)
+{
+    frozen--;
+}
+
+static void check_frozen(size_t count, size_t size)
+{
+    if (frozen)
+        die("%zu x %zu bytes allocated inside a timed region", count, size);
+}
+#else
+void memory_freeze(void) {}
+
+void memory_thaw(void) {}
+
+static void check_frozen(size_t count, size_t size)
+{
+    (void)count;
+    (void)size;
+}
+#endif
+
 static void *not_null(void *pointer, size_t count, size_t size)
 {
+    check_frozen(count, size);
     if (!pointer && count && size)
         die("out of memory: %zu x %zu bytes", count, size);
     return pointer;

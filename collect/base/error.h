@@ -38,4 +38,9 @@ char *xformat(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* 64-byte aligned, zeroed; given back by free(). */
 void *xaligned(size_t count, size_t size);
 
+/* Nothing is allocated inside a timed region: between these two, on the calling thread, the functions above end a debug
+ * build in die(). In a release build they do nothing. */
+void memory_freeze(void);
+void memory_thaw(void);
+
 #endif

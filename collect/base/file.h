@@ -28,6 +28,9 @@ int file_append_line(int descriptor, const char *path, const char *line, struct 
 /* Makes the folder and those above it. A file of that name is an error. */
 int file_make_folder(const char *path, struct error *error);
 
+/* Removes the file for good: the folder is fsynced. One that is not there is no error. */
+int file_remove(const char *path, struct error *error);
+
 bool file_exists(const char *path);
 
 /* SHA-256 of bytes, or of a file read in pieces. */

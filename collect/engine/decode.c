@@ -134,6 +134,7 @@ void decoder_admit(struct decoder *decoder, int slot_index, const struct decode_
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         sample->stages_ns[stage] = decoder->method == METHOD_AUTO && stage != STAGE_VERIFY ? ATTEMPT_ABSENT : 0;
     decoder->backend->class->reset(decoder->backend, slot_index, &request->sampling);
+    memory_freeze();
     sample->start_ns = clock_now_ns();
     struct segment prompt = {slot_index, request->prompt_count, request->prompt, NULL};
     struct choice first;
@@ -145,6 +146,7 @@ void decoder_admit(struct decoder *decoder, int slot_index, const struct decode_
     sample->decode_ns = 0;
     sample->end_ns = slot->decode_start_ns;
     add_stalls(decoder, slot_index, sample->ttft_ns);
+    memory_thaw();
 }
 
 static void gather(struct decoder *decoder)
@@ -245,10 +247,12 @@ int decoder_round(struct decoder *decoder)
     gather(decoder);
     if (decoder->batch.count == 0)
         return 0;
+    memory_freeze();
     if (decoder->method == METHOD_AUTO)
         round_auto(decoder);
     else
         round_speculative(decoder);
+    memory_thaw();
     gather(decoder);
     return decoder->batch.count;
 }

@@ -135,6 +135,31 @@ static void dies_with_one_line(void **state)
     }
 }
 
+/* In a debug build nothing can be allocated inside a timed region; outside, and in a release build, it can. */
+static void allocates_nothing_while_frozen(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        close(STDERR_FILENO);
+        memory_freeze();
+        memory_freeze();
+        memory_thaw();
+        free(xmalloc(10));
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+#ifdef CLEANSLATE_DEBUG
+    assert_int_equal(WEXITSTATUS(status), EXIT_CODE_FAILURE);
+#else
+    assert_int_equal(WEXITSTATUS(status), 0);
+#endif
+    memory_freeze();
+    memory_thaw();
+    free(xmalloc(10));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +169,7 @@ int main(void)
         cmocka_unit_test(cuts_what_is_too_long),
         cmocka_unit_test(gives_memory),
         cmocka_unit_test(dies_with_one_line),
+        cmocka_unit_test(allocates_nothing_while_frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
