@@ -12,6 +12,9 @@ struct command {
 static const struct command commands[] = {
     {"run", "measure what a plan asks for and its run folder lacks", command_run},
     {"status", "show what a run folder holds: arms by blocks, and why something does not count", command_status},
+    {"invalidate", "withdraw attempts, for a reason", command_invalidate},
+    {"reinstate", "take a withdrawal back", command_reinstate},
+    {"purge", "remove the files of invalid attempts; the ledger keeps what they said", command_purge},
     {"bench", "time the engine's rounds beside their matrix products alone", command_bench},
     {"check-model", "say what a model's folder holds, and whether engine and drafter fit it", command_check_model},
     {"plan-name", "check a plan and print its name", command_plan_name},

@@ -7,6 +7,9 @@
 
 int command_run(int argc, char **argv);
 int command_status(int argc, char **argv);
+int command_invalidate(int argc, char **argv);
+int command_reinstate(int argc, char **argv);
+int command_purge(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_check_model(int argc, char **argv);
 int command_plan_name(int argc, char **argv);

@@ -167,6 +167,13 @@ int file_make_folder(const char *path, struct error *error)
     return result;
 }
 
+int file_remove(const char *path, struct error *error)
+{
+    if (unlink(path))
+        return errno == ENOENT ? 0 : fail_errno(error, "%s: cannot remove", path);
+    return sync_folder_of(path, error);
+}
+
 bool file_exists(const char *path)
 {
     return access(path, F_OK) == 0;

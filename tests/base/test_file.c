@@ -323,6 +323,20 @@ static void makes_no_folder_over_a_file(void **state)
     free(below);
 }
 
+static void removes_files(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    char *path = file_join(folder, "gone");
+    assert_int_equal(file_write_whole(path, "text", 4, &error), 0);
+    assert_int_equal(file_remove(path, &error), 0);
+    assert_false(file_exists(path));
+    assert_int_equal(file_remove(path, &error), 0);
+    assert_int_equal(file_remove(folder, &error), -1);
+    expect_message(&error, folder, "cannot remove: Is a directory");
+    free(path);
+}
+
 static void joins_names(void **state)
 {
     (void)state;
@@ -407,6 +421,7 @@ int main(void)
         TEST(says_that_the_disk_is_full),
         TEST(makes_folders),
         TEST(makes_no_folder_over_a_file),
+        TEST(removes_files),
         TEST(joins_names),
         TEST(hashes_as_published),
         TEST(hashes_large_files),

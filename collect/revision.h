@@ -1,0 +1,33 @@
+/* What a person changes in a run's record: attempts are withdrawn, reinstated, purged. Never the numbers, and nothing
+ * that the ledger does not say. */
+#ifndef COLLECT_REVISION_H
+#define COLLECT_REVISION_H
+
+#include "collect/plan.h"
+#include "collect/record/run.h"
+
+/* A run, read while its ledger is open for writing, so that nobody else changes it. */
+struct revision {
+    char *folder;
+    struct plan plan;
+    struct ledger ledger;
+    struct run run;
+};
+
+/* Opens the run RUNS/NAME. */
+int revision_open(const char *runs, const char *name, struct revision *revision, struct error *error);
+void revision_close(struct revision *revision);
+
+/* The attempts that are meant by `names` ("demo/tp1-b8/3-1" or "tp1-b8/3-1"), in found[count]. -1 where the run has no
+ * such attempt, or one is named twice. */
+int revision_find(const struct revision *revision, char **names, int count, const struct judged **found,
+                  struct error *error);
+
+/* What the ledger says of the attempt; NULL: nothing. */
+const struct history_entry *revision_history(const struct revision *revision, const struct judged *judged);
+
+/* Appends a line of a person's on the attempt. `details` is taken over. */
+int revision_note(struct revision *revision, const char *action, const struct judged *judged, json_t *details,
+                  struct error *error);
+
+#endif
