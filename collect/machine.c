@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -36,10 +37,33 @@ static json_t *text_or_null(const char *text)
     return text ? json_text(text) : json_null();
 }
 
+/* Processors that this process may use; 0: unknown. */
+static int list_processors(cpu_set_t *usable)
+{
+    CPU_ZERO(usable);
+    return sched_getaffinity(0, sizeof *usable, usable) == 0 ? CPU_COUNT(usable) : 0;
+}
+
+/* Processors of one core share its list of them; the first names the core. */
+static json_t *count_physical_cores(void)
+{
+    cpu_set_t usable, cores;
+    list_processors(&usable);
+    CPU_ZERO(&cores);
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        char path[128], line[LINE_SIZE];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", i);
+        const char *list = CPU_ISSET(i, &usable) ? read_value(path, "", line) : NULL;
+        if (list)
+            CPU_SET(atoi(list), &cores);
+    }
+    return CPU_COUNT(&cores) ? json_integer(CPU_COUNT(&cores)) : json_null();
+}
+
 static json_t *count_cores(void)
 {
     cpu_set_t usable;
-    if (sched_getaffinity(0, sizeof usable, &usable) == 0)
+    if (list_processors(&usable))
         return json_integer(CPU_COUNT(&usable));
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? json_integer(online) : json_null();
@@ -63,6 +87,7 @@ json_t *machine_describe(void)
     const char *cpu = read_value("/proc/cpuinfo", "model name", line);
     json_set(machine, "cpu", text_or_null(cpu ? cpu : named ? names.machine : NULL));
     json_set(machine, "cores", count_cores());
+    json_set(machine, "physical_cores", count_physical_cores());
     json_set(machine, "memory_bytes", pages > 0 ? json_integer((json_int_t)pages * page_bytes) : json_null());
     json_set(machine, "os", text_or_null(read_value("/etc/os-release", "PRETTY_NAME=", line)));
     json_set(machine, "kernel", text_or_null(named ? names.release : NULL));

@@ -121,6 +121,10 @@ json_t *model_describe(const struct model *model, struct error *error)
     json_set(description, "layers", json_integer(model->layer_count));
     json_set(description, "hidden_size", json_integer(model->hidden_size));
     json_set(description, "vocabulary_size", json_integer(model->vocabulary_size));
+    json_t *end_tokens = json_array();
+    for (int i = 0; i < model->end_token_count; i++)
+        json_append(end_tokens, json_integer(model->end_tokens[i]));
+    json_set(description, "end_tokens", end_tokens);
     if (model->block_size)
         json_set(description, "block_size", json_integer(model->block_size));
     return description;

@@ -111,7 +111,7 @@ static int read_header(json_t *line, const char *where, struct attempt *attempt,
 /* The attempt as far as it was read. */
 struct reader {
     struct attempt *attempt;
-    int line_number, capacity, failed;
+    int line_number, capacity, telemetry_capacity, failed;
 };
 
 static int read_sample(const json_t *line, const char *where, struct reader *reader, struct error *error)
@@ -128,6 +128,45 @@ static int read_sample(const json_t *line, const char *where, struct reader *rea
     reader->failed += !sample->ok;
     if (!attempt_find_workload(attempt, sample->workload))
         return fail(error, "%s: workload \"%s\" is not among those of the file's first line", where, sample->workload);
+    return 0;
+}
+
+/* Whether the list has one of the NULL-terminated names. */
+static bool lists_any(const json_t *list, const char *const *names)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        for (const char *const *name = names; *name; name++)
+            if (json_is_string(json_array_get(list, i)) &&
+                strcmp(json_string_value(json_array_get(list, i)), *name) == 0)
+                return true;
+    return false;
+}
+
+static int read_telemetry(const json_t *line, const char *where, struct reader *reader, struct error *error)
+{
+    static const char *const slowdowns[] = {"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown",
+                                            "sw_thermal_slowdown", NULL};
+    static const char *const power_caps[] = {"sw_power_cap", NULL};
+    struct attempt *attempt = reader->attempt;
+    struct telemetry telemetry = {.time_ns = ATTEMPT_ABSENT, .clock_mhz = NAN};
+    const json_t *throttle = NULL;
+    const struct json_field fields[] = {
+        {"time_ns", JSON_FIELD_INT64, &telemetry.time_ns, .maximum = (double)SAMPLE_TIME_MAXIMUM_NS},
+        {"device", JSON_FIELD_INT, &telemetry.device, .maximum = TELEMETRY_DEVICES_MAXIMUM - 1},
+        {"clock_mhz", JSON_FIELD_DOUBLE, &telemetry.clock_mhz, .maximum = 1e6},
+        {"throttle", JSON_FIELD_ARRAY, &throttle},
+        {0},
+    };
+    if (json_read_fields(line, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
+        return -1;
+    telemetry.slowdown = lists_any(throttle, slowdowns);
+    telemetry.power_cap = lists_any(throttle, power_caps);
+    if (attempt->telemetry_count == reader->telemetry_capacity) {
+        reader->telemetry_capacity = reader->telemetry_capacity ? 2 * reader->telemetry_capacity : 64;
+        attempt->telemetry =
+            xrealloc(attempt->telemetry, (size_t)reader->telemetry_capacity, sizeof *attempt->telemetry);
+    }
+    attempt->telemetry[attempt->telemetry_count++] = telemetry;
     return 0;
 }
 
@@ -180,7 +219,9 @@ static int read_body_line(const json_t *line, const char *where, struct reader *
         return read_sample(line, where, reader, error);
     if (strcmp(type, "end") == 0)
         return read_end(line, where, reader, error);
-    return 0; /* telemetry, and what newer versions add */
+    if (strcmp(type, "telemetry") == 0)
+        return read_telemetry(line, where, reader, error);
+    return 0; /* what newer versions add */
 }
 
 static int read_line(const char *text, size_t size, struct reader *reader, struct error *error)
@@ -239,6 +280,7 @@ void attempt_free(struct attempt *attempt)
         free(attempt->workloads[i].compare_hash);
     }
     free(attempt->samples);
+    free(attempt->telemetry);
     free(attempt->workloads);
     free(attempt->id);
     free(attempt->path);

@@ -50,6 +50,17 @@ struct sample {
     int64_t stages_ns[STAGE_COUNT]; /* summed over the rounds */
 };
 
+#define TELEMETRY_DEVICES_MAXIMUM 64
+
+/* A reading of a device while the attempt ran. */
+struct telemetry {
+    int64_t time_ns;  /* from the attempt's start; -1: unknown */
+    int device;       /* from 0 */
+    double clock_mhz; /* of its multiprocessors; NaN: unknown */
+    bool slowdown;    /* by heat, or by the hardware to protect itself */
+    bool power_cap;
+};
+
 /* How the outputs of an attempt stood up to rescoring by plain causal extension, outside all timing. */
 struct audit {
     bool done;
@@ -79,6 +90,8 @@ struct attempt {
 
     struct sample *samples; /* in the order of the file, warm-up included */
     int sample_count;
+    struct telemetry *telemetry;
+    int telemetry_count;
     bool complete;    /* an end line with status "complete", and as many samples as it says */
     char *end_status; /* NULL where there is no end line */
     struct audit audit;

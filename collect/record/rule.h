@@ -23,24 +23,39 @@ extern const char *const rule_level_names[]; /* "valid", "note", "suspect", "inv
 /* What a rule voids: a bit set. */
 enum rule_metric {
     RULE_VOIDS_NONE = 0,
-    RULE_VOIDS_TIMES = 1,   /* TPOT, tokens/s, stages, and the speedup made of them */
-    RULE_VOIDS_TAU = 2,     /* acceptance */
-    RULE_VOIDS_TTFT = 4,    /* time to first token, end-to-end */
-    RULE_VOIDS_SPEEDUP = 8, /* the comparison alone */
-    RULE_VOIDS_ALL = 15,
+    RULE_VOIDS_TIMES = 1,    /* TPOT, tokens/s, stages, and the speedup made of them */
+    RULE_VOIDS_TAU = 2,      /* acceptance */
+    RULE_VOIDS_TTFT = 4,     /* time to first token, end-to-end */
+    RULE_VOIDS_SPEEDUP = 8,  /* the comparison alone */
+    RULE_VOIDS_SCALING = 16, /* comparisons of different numbers of ranks */
+    RULE_VOIDS_ALL = 31,
 };
 
 enum rule_id {
     RULE_INCOMPLETE,
+    RULE_ALL_FAILED,
     RULE_ZERO_TOKENS,
+    RULE_EMPTY_STREAM,
+    RULE_ZERO_LATENCY,
+    RULE_INBAND_ERROR,
+    RULE_TOKENS_MISMATCH,
+    RULE_CLOCK,
     RULE_FAILED_REQUEST,
     RULE_CONTEXT_OVERFLOW,
     RULE_OUTPUT_SHORT,
+    RULE_OUTPUT_LONG,
     RULE_ACCEPT_OUT_OF_RANGE,
     RULE_ACCEPT_SUM,
     RULE_OUTPUT_DIVERGES,
     RULE_AUDIT_REGRET,
     RULE_REPETITION,
+    RULE_PAST_EOS,
+    RULE_COLD_FIRST,
+    RULE_SHORT_RUN,
+    RULE_THROTTLED,
+    RULE_SYNTHETIC_ACCEPTANCE,
+    RULE_SHARED_DEVICE,
+    RULE_TOO_FEW_REQUESTS,
     RULE_WITHDRAWN,
     RULE_TAMPERED,
     RULE_VANISHED,
@@ -73,6 +88,10 @@ struct rule_settings {
     double threshold[RULE_COUNT];
 };
 
+typedef void rule_judge(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
+typedef void rule_judge_beside(const struct attempt *attempt, const struct attempt *baseline, double threshold,
+                               struct verdicts *verdicts);
+
 struct rule {
     const char *id; /* "ZERO_TOKENS" */
     int version;
@@ -84,9 +103,8 @@ struct rule {
     const char *explanation; /* a sentence for the report */
     /* At most one of the two: appends verdicts for `attempt` alone, or for `attempt` beside `baseline`. Neither: what
      * only ledger and run folder together can tell, which run_read() does, or only all attempts, which analyze does. */
-    void (*judge)(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
-    void (*judge_pair)(const struct attempt *attempt, const struct attempt *baseline, double threshold,
-                       struct verdicts *verdicts);
+    rule_judge *judge;
+    rule_judge_beside *judge_pair;
 };
 
 extern const struct rule rule_table[RULE_COUNT];

@@ -227,6 +227,32 @@ static void test_what_newer_versions_add_is_ignored(void **state)
     sample_free(&sample);
 }
 
+static void test_readings_of_devices(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    char hex[FILE_HASH_SIZE];
+    struct attempt_writer *writer = attempt_writer_open(path, fixture_header("tp1-b16", 1, 1), &error);
+    const char *const lines[] = {
+        "{\"type\":\"telemetry\"}",
+        "{\"type\":\"telemetry\",\"time_ns\":7,\"device\":63,\"clock_mhz\":1980.5,\"power_w\":700,"
+        "\"throttle\":[\"gpu_idle\",\"sw_power_cap\"]}",
+        "{\"type\":\"telemetry\",\"throttle\":[\"hw_thermal_slowdown\"]}",
+    };
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(attempt_writer_add(writer, json_loads(lines[i], 0, NULL), &error), 0);
+    assert_int_equal(attempt_writer_end(writer, "complete", NULL, hex, &error), 0);
+    struct attempt attempt;
+    read_well(&attempt);
+    assert_int_equal(attempt.telemetry_count, 3);
+    const struct telemetry *readings = attempt.telemetry;
+    assert_true(readings[0].time_ns == ATTEMPT_ABSENT && isnan(readings[0].clock_mhz));
+    assert_false(readings[0].slowdown || readings[0].power_cap || readings[1].slowdown || readings[2].power_cap);
+    assert_true(readings[1].time_ns == 7 && readings[1].device == 63 && readings[1].clock_mhz == 1980.5);
+    assert_true(readings[1].power_cap && readings[2].slowdown);
+    attempt_free(&attempt);
+}
+
 /* Replaces the member at "a.b" in `object` by the JSON text; removes it where that is NULL. */
 static void change(json_t *object, const char *key, const char *text)
 {
@@ -398,6 +424,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_without_an_end_it_is_not_complete, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cut_at_every_byte, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lines_behind_the_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_readings_of_devices, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_newer_versions_add_is_ignored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_is_refused_with_its_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lines_that_are_no_json_are_refused, set_up, tear_down),

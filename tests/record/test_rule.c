@@ -121,10 +121,14 @@ static enum rule_level judge_with(const char *arm, void (*change)(struct attempt
     return level;
 }
 
-static void all_fail(struct attempt *a)
+static void emits_52_of_50(struct attempt *a)
 {
-    for (int i = 0; i < FIXTURE_SAMPLES; i++)
-        fixture_fail_sample(&a->samples[i], "SILENT");
+    asks_50(a, 52);
+}
+
+static void first_is_slow(struct attempt *a)
+{
+    a->samples[0].decode_ns = 6000;
 }
 
 static void test_a_loosened_threshold_marks_what_it_saved(void **state)
@@ -133,11 +137,15 @@ static void test_a_loosened_threshold_marks_what_it_saved(void **state)
     assert_int_equal(judge_with("tp1-b8", one_fails, RULE_FAILED_REQUEST, .1), RULE_SUSPECT);
     assert_int_equal(judge_with("tp1-b8", one_fails, RULE_FAILED_REQUEST, .09), RULE_INVALID);
     assert_int_equal(judge_with("tp1-b8", nothing, RULE_FAILED_REQUEST, .1), RULE_VALID);
-    assert_int_equal(judge_with("tp1-b8", all_fail, RULE_FAILED_REQUEST, 1), RULE_INVALID);
     assert_int_equal(judge_with("tp1-b8", emits_48_of_50, RULE_OUTPUT_SHORT, .9), RULE_SUSPECT);
     assert_int_equal(judge_with("tp1-b8", emits_49_of_50, RULE_OUTPUT_SHORT, .99), RULE_INVALID);
     assert_int_equal(judge_with("tp1-auto", two_repeat_a_quarter, RULE_REPETITION, .2), RULE_NOTE);
     assert_int_equal(judge_with("tp1-auto", one_repeats, RULE_REPETITION, .05), RULE_SUSPECT);
+    assert_int_equal(judge_with("tp1-b8", emits_52_of_50, RULE_OUTPUT_LONG, 1.5), RULE_SUSPECT);
+    assert_int_equal(judge_with("tp1-b8", emits_52_of_50, RULE_OUTPUT_LONG, 1.03), RULE_INVALID);
+    assert_int_equal(judge_with("tp1-b8", first_is_slow, RULE_COLD_FIRST, 2), RULE_NOTE);
+    assert_int_equal(judge_with("tp1-b8-c3", nothing, RULE_TOO_FEW_REQUESTS, 3), RULE_NOTE);
+    assert_int_equal(judge_with("tp1-b8-c6", nothing, RULE_TOO_FEW_REQUESTS, 0), RULE_INVALID);
 }
 
 /* --- verdicts ----------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,280 @@
+/* Rules of scope attempt: whether it is whole, and whether the machine was what the numbers claim. */
+#include "collect/record/rule_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void rule_incomplete(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    (void)threshold;
+    if (attempt->end_status && !attempt->complete)
+        verdicts_add(verdicts, RULE_INCOMPLETE, RULE_INVALID, NULL, NAN, NAN, "ended as \"%s\" after %d samples",
+                     attempt->end_status, attempt->sample_count);
+    else if (!attempt->complete)
+        verdicts_add(verdicts, RULE_INCOMPLETE, RULE_INVALID, NULL, NAN, NAN, "no end line after %d samples%s",
+                     attempt->sample_count, attempt->torn_bytes ? " and a torn line" : "");
+    for (int i = 0; attempt->complete && i < attempt->workload_count; i++)
+        if (!rule_tally(attempt, attempt->workloads[i].name, rule_any, rule_any).seen)
+            verdicts_add(verdicts, RULE_INCOMPLETE, RULE_INVALID, attempt->workloads[i].name, 0, NAN,
+                         "no measured sample");
+}
+
+/* The most tokens that a round of this arm can commit. */
+static int accepted_limit(const struct attempt *attempt)
+{
+    json_int_t block_size = json_integer_value(rule_source_value(attempt, "drafter", "block_size"));
+    bool known = block_size >= 1 && block_size <= INT32_MAX;
+    int depth = known ? (int)block_size - 1 : INT32_MAX - 1; /* drafted tokens on a path, at most */
+    if (attempt->arm.method == METHOD_AUTO)
+        return 1;
+    if (attempt->arm.method == METHOD_DDTREE && attempt->arm.budget < depth)
+        depth = attempt->arm.budget;
+    return depth + 1;
+}
+
+/* How far outside 1 to `limit` the value lies; 0 where it does not. */
+static int distance_outside(int accepted, int limit)
+{
+    if (accepted < 1)
+        return 1 - accepted;
+    return accepted > limit ? accepted - limit : 0;
+}
+
+void rule_accept_out_of_range(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    (void)threshold;
+    const int limit = accepted_limit(attempt);
+    const struct sample *worst = NULL;
+    int found = 0, worst_round = 0;
+    for (int i = 0; i < attempt->sample_count; i++) {
+        const struct sample *sample = &attempt->samples[i];
+        if (sample->warmup || !sample->ok || !sample->accepted)
+            continue;
+        for (int round = 0; round < sample->rounds; round++) {
+            int distance = distance_outside(sample->accepted[round], limit);
+            found += distance > 0;
+            if (distance > (worst ? distance_outside(worst->accepted[worst_round], limit) : 0)) {
+                worst = sample;
+                worst_round = round;
+            }
+        }
+    }
+    if (found)
+        verdicts_add(verdicts, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, NULL, worst->accepted[worst_round], limit,
+                     "%d rounds committed fewer than 1 or more than %d tokens; worst: %s, %s, round %d: %d", found,
+                     limit, worst->workload, worst->prompt, worst_round + 1, worst->accepted[worst_round]);
+}
+
+void rule_audit_regret(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    (void)threshold;
+    const double limit = rule_regret_limits(attempt).invalid;
+    const double regret = attempt->audit.regret_max;
+    if (attempt->audit.done && isnan(regret))
+        verdicts_add(verdicts, RULE_AUDIT_REGRET, RULE_INVALID, NULL, NAN, limit, "the regret is not a finite number");
+    else if (attempt->audit.done && regret > limit)
+        verdicts_add(verdicts, RULE_AUDIT_REGRET, RULE_INVALID, NULL, regret, limit,
+                     "a chosen token lies %.3g below the best of plain decoding", regret);
+}
+
+void rule_synthetic_acceptance(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    (void)threshold;
+    if (json_is_true(rule_source_value(attempt, NULL, "synthetic_acceptance")))
+        verdicts_add(verdicts, RULE_SYNTHETIC_ACCEPTANCE, RULE_INVALID, NULL, NAN, NAN,
+                     "the source makes acceptance up, instead of verifying drafts");
+}
+
+/* --- what was shared, and by how many ----------------------------------------------------------------------------- */
+
+/* A device that stands twice in source.devices; NULL where there is none. */
+static const json_t *find_repeated_device(const struct attempt *attempt)
+{
+    const json_t *devices = rule_source_value(attempt, NULL, "devices");
+    for (size_t i = 0; i < json_array_size(devices); i++)
+        for (size_t j = 0; j < i; j++)
+            if (json_equal(json_array_get(devices, i), json_array_get(devices, j)))
+                return json_array_get(devices, i);
+    return NULL;
+}
+
+/* Cores of the machine, or else usable processors, which are no fewer; 0 where neither is known. */
+static json_int_t core_count(const struct attempt *attempt)
+{
+    const json_t *machine = json_object_get(attempt->header, "machine");
+    const json_t *cores = json_object_get(machine, "physical_cores");
+    return json_integer_value(json_is_integer(cores) ? cores : json_object_get(machine, "cores"));
+}
+
+void rule_shared_device(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    (void)threshold;
+    const int ranks = attempt->arm.tensor_parallel;
+    const json_int_t cores = rule_source_is(attempt, "device", "cpu") ? core_count(attempt) : 0;
+    if (cores > 0 && ranks > cores)
+        verdicts_add(verdicts, RULE_SHARED_DEVICE, RULE_INVALID, NULL, ranks, (double)cores,
+                     "%d ranks share %lld cores", ranks, (long long)cores);
+    else if (find_repeated_device(attempt))
+        verdicts_add(verdicts, RULE_SHARED_DEVICE, RULE_INVALID, NULL, NAN, NAN, "ranks share a device");
+}
+
+static int count_measured(const struct attempt *attempt)
+{
+    int count = 0;
+    for (int i = 0; i < attempt->sample_count; i++)
+        count += !attempt->samples[i].warmup;
+    return count;
+}
+
+enum { REQUESTS_A_SLOT_MINIMUM = 2 }; /* below, the slots are hardly ever all filled */
+
+void rule_too_few_requests(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    const int slots = attempt->arm.concurrency, requests = count_measured(attempt);
+    const bool invalid = requests < REQUESTS_A_SLOT_MINIMUM * slots;
+    const double limit = slots * (invalid ? REQUESTS_A_SLOT_MINIMUM : threshold);
+    if (slots > 1 && requests > 0 && requests < limit)
+        verdicts_add(verdicts, RULE_TOO_FEW_REQUESTS, invalid ? RULE_INVALID : RULE_SUSPECT, NULL, requests, limit,
+                     "%d requests for %d at a time", requests, slots);
+}
+
+/* The measured time from the first start to the last end, where they are known; else NaN. */
+static double measured_ns(const struct attempt *attempt, double *first_ns, double *last_ns)
+{
+    *first_ns = *last_ns = NAN;
+    for (int i = 0; i < attempt->sample_count; i++) {
+        const struct sample *sample = &attempt->samples[i];
+        if (sample->warmup || sample->start_ns < 0 || sample->end_ns < sample->start_ns)
+            continue;
+        *first_ns = fmin(*first_ns, (double)sample->start_ns);
+        *last_ns = fmax(*last_ns, (double)sample->end_ns);
+    }
+    return *last_ns - *first_ns;
+}
+
+/* One's own runs say how long they are by the plan; who imports may have been given a try-out. */
+void rule_short_run(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    double first_ns, last_ns;
+    const double seconds = measured_ns(attempt, &first_ns, &last_ns) / 1e9;
+    const int requests = count_measured(attempt);
+    if (rule_source_is(attempt, "kind", "import") && (requests < threshold || seconds < threshold))
+        verdicts_add(verdicts, RULE_SHORT_RUN, RULE_SUSPECT, NULL, requests < threshold ? requests : seconds, threshold,
+                     "%d requests in %.3g s", requests, seconds);
+}
+
+/* --- clocks and warmth -------------------------------------------------------------------------------------------- */
+
+#define CONTEXT_TOLERANCE 0.25
+enum { LIKE_MINIMUM = 5 }; /* samples that a median needs to mean something */
+
+static double round_ns(const struct sample *sample)
+{
+    const int64_t stall = sample->stall_ns > 0 ? sample->stall_ns : 0;
+    return sample->ok && sample->rounds > 0 && sample->decode_ns > 0
+               ? (double)(sample->decode_ns - stall) / sample->rounds
+               : NAN;
+}
+
+/* On average over the rounds. */
+static double context_tokens(const struct sample *sample)
+{
+    return sample->prompt_tokens >= 0 && sample->tokens >= 0 ? sample->prompt_tokens + sample->tokens / 2.0 : NAN;
+}
+
+static bool is_alike(const struct sample *a, const struct sample *b)
+{
+    return fabs(context_tokens(a) - context_tokens(b)) <= CONTEXT_TOLERANCE * context_tokens(a);
+}
+
+/* The median time a round of other measured samples at like context; NaN where they are too few. */
+static double usual_round_ns(const struct attempt *attempt, const struct sample *first)
+{
+    double *times = xcalloc((size_t)attempt->sample_count, sizeof *times);
+    int count = 0;
+    for (const struct sample *sample = first + 1; sample < attempt->samples + attempt->sample_count; sample++)
+        if (!sample->warmup && !isnan(round_ns(sample)) && is_alike(first, sample))
+            times[count++] = round_ns(sample);
+    const double usual = count < LIKE_MINIMUM ? NAN : rule_median(times, count);
+    free(times);
+    return usual;
+}
+
+/* Whether a warm-up request at like context was no slower than this: then nothing was cold any more. */
+static bool was_warm(const struct attempt *attempt, const struct sample *first, double limit_ns)
+{
+    for (const struct sample *sample = attempt->samples; sample < first; sample++)
+        if (sample->warmup && is_alike(first, sample) && round_ns(sample) <= limit_ns)
+            return true;
+    return false;
+}
+
+void rule_cold_first(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    const struct sample *first = attempt->samples, *end = attempt->samples + attempt->sample_count;
+    while (first < end && (first->warmup || isnan(round_ns(first))))
+        first++;
+    if (first == end)
+        return;
+    const double usual = usual_round_ns(attempt, first), slowness = round_ns(first) / usual;
+    if (slowness > threshold && !was_warm(attempt, first, threshold * usual))
+        verdicts_add(verdicts, RULE_COLD_FIRST, RULE_SUSPECT, first->workload, slowness, threshold,
+                     "the first sample, %s, took %.3g times as long a round as later ones", first->prompt, slowness);
+}
+
+/* The device's median clock; NaN where it is unknown. */
+static double usual_clock(const struct attempt *attempt, int device)
+{
+    double *clocks = xcalloc((size_t)attempt->telemetry_count, sizeof *clocks);
+    int count = 0;
+    for (int i = 0; i < attempt->telemetry_count; i++)
+        if (attempt->telemetry[i].device == device && !isnan(attempt->telemetry[i].clock_mhz))
+            clocks[count++] = attempt->telemetry[i].clock_mhz;
+    const double usual = rule_median(clocks, count);
+    free(clocks);
+    return usual;
+}
+
+/* Readings while requests were measured, those of them with a slowdown, and the lowest clock under the power cap. */
+struct throttling {
+    int readings, slowdowns;
+    double capped_clock; /* NaN: none */
+};
+
+static struct throttling find_throttling(const struct attempt *attempt, int device)
+{
+    struct throttling found = {.capped_clock = NAN};
+    double first_ns, last_ns;
+    measured_ns(attempt, &first_ns, &last_ns);
+    for (int i = 0; i < attempt->telemetry_count; i++) {
+        const struct telemetry *reading = &attempt->telemetry[i];
+        const double time_ns = (double)reading->time_ns;
+        if (reading->device != device || (time_ns >= 0 && (time_ns < first_ns || time_ns > last_ns)))
+            continue;
+        found.readings++;
+        found.slowdowns += reading->slowdown;
+        if (reading->power_cap)
+            found.capped_clock = fmin(found.capped_clock, reading->clock_mhz);
+    }
+    return found;
+}
+
+static void judge_device(const struct attempt *attempt, int device, double threshold, struct verdicts *verdicts)
+{
+    const struct throttling found = find_throttling(attempt, device);
+    const double share = found.capped_clock / usual_clock(attempt, device);
+    if (found.slowdowns)
+        verdicts_add(verdicts, RULE_THROTTLED, RULE_INVALID, NULL, found.slowdowns, 0,
+                     "%d of %d readings of device %d say that heat or hardware slowed it down", found.slowdowns,
+                     found.readings, device);
+    else if (share < threshold)
+        verdicts_add(verdicts, RULE_THROTTLED, RULE_SUSPECT, NULL, share, threshold,
+                     "under the power cap the clock of device %d fell to %.3g of its median", device, share);
+}
+
+void rule_throttled(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    for (int device = 0; attempt->telemetry_count && device < TELEMETRY_DEVICES_MAXIMUM; device++)
+        judge_device(attempt, device, threshold, verdicts);
+}

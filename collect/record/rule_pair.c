@@ -1,0 +1,47 @@
+/* Rules of scope pair that two attempts alone decide. */
+#include "collect/record/rule_parts.h"
+
+#include "collect/record/divergence.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void add_divergence(const struct divergence *divergence, const struct rule_regret_limits *limits,
+                           const char *workload, struct verdicts *verdicts)
+{
+    bool wrong = divergence->regret > limits->invalid;
+    bool suspect = divergence->regret > limits->suspect || divergence->unjudged;
+    enum rule_level level = wrong ? RULE_INVALID : suspect ? RULE_SUSPECT : RULE_NOTE;
+    double limit = isnan(divergence->regret) ? NAN : wrong ? limits->invalid : limits->suspect;
+    char regret[64] = "without a margin";
+    if (!isnan(divergence->regret))
+        snprintf(regret, sizeof regret, "at least %.3g below the best", divergence->regret);
+    verdicts_add(verdicts, RULE_OUTPUT_DIVERGES, level, workload, divergence->regret, limit,
+                 "%d of %d outputs (%.0f %%) differ from auto's; worst: %s, token %d, %s", divergence->diverged,
+                 divergence->compared, 100.0 * divergence->diverged / divergence->compared, divergence->worst->prompt,
+                 divergence->position + 1, regret);
+}
+
+/* The plan's temperature stands in the header; a source that has its own says so itself. */
+static bool is_greedy(const struct attempt *attempt)
+{
+    const json_t *sampling = json_object_get(attempt->header, "sampling");
+    return !(json_number_value(json_object_get(sampling, "temperature")) > 0) &&
+           !(json_number_value(rule_source_value(attempt, "sampling", "temperature")) > 0);
+}
+
+void rule_output_diverges(const struct attempt *attempt, const struct attempt *baseline, double threshold,
+                          struct verdicts *verdicts)
+{
+    (void)threshold;
+    if (baseline->arm.method != METHOD_AUTO || !is_greedy(attempt) || !is_greedy(baseline))
+        return;
+    const struct rule_regret_limits limits = rule_regret_limits(attempt);
+    for (int i = 0; i < attempt->workload_count; i++) {
+        struct divergence divergence;
+        divergence_measure(attempt, baseline, attempt->workloads[i].name, &divergence);
+        if (divergence.diverged)
+            add_divergence(&divergence, &limits, attempt->workloads[i].name, verdicts);
+    }
+}
