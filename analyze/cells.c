@@ -1,5 +1,8 @@
 #include "analyze/cells.h"
 
+#include "collect/base/json.h"
+#include "collect/machine.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,8 +51,7 @@ static int begin_sequence(const struct run *run, const struct attempt *attempt)
     return entry ? entry->begun : 0;
 }
 
-/* By the ledger; by the clock only where the ledger is silent. */
-static bool is_newer(const struct run *run, const struct attempt *a, const struct attempt *b)
+bool cells_is_newer(const struct run *run, const struct attempt *a, const struct attempt *b)
 {
     int begun_a = begin_sequence(run, a), begun_b = begin_sequence(run, b);
     return begun_a && begun_b ? begun_a > begun_b : strcmp(a->started, b->started) > 0;
@@ -76,7 +78,7 @@ static int find_candidates(const struct run *run, const struct cell *cell, struc
             at++;
         if (at == count)
             candidates[count++] = (struct candidate){workload->cell_hash, attempt};
-        else if (is_newer(run, attempt, candidates[at].newest))
+        else if (cells_is_newer(run, attempt, candidates[at].newest))
             candidates[at].newest = attempt;
     }
     return count;
@@ -91,7 +93,7 @@ static int count_blocks(const struct cells *cells, const struct cell *cell, cons
 }
 
 /* The newest hash with enough blocks, or the newest. */
-static const char *choose_hash(const struct cells *cells, const struct cell *cell)
+static void choose_hash(const struct cells *cells, struct cell *cell)
 {
     struct candidate *candidates = xcalloc((size_t)cells->run->attempt_count + 1, sizeof *candidates);
     int count = find_candidates(cells->run, cell, candidates);
@@ -100,14 +102,34 @@ static const char *choose_hash(const struct cells *cells, const struct cell *cel
     for (int i = 0; i < count; i++) {
         bool enough = count_blocks(cells, cell, candidates[i].hash) >= cells->plan->min_blocks;
         if (!chosen || enough > chosen_enough ||
-            (enough == chosen_enough && is_newer(cells->run, candidates[i].newest, chosen->newest))) {
+            (enough == chosen_enough && cells_is_newer(cells->run, candidates[i].newest, chosen->newest))) {
             chosen = &candidates[i];
             chosen_enough = enough;
         }
     }
-    const char *hash = chosen ? chosen->hash : NULL;
+    cell->cell_hash = chosen ? chosen->hash : NULL;
+    cell->newest = chosen ? chosen->newest : NULL;
     free(candidates);
-    return hash;
+}
+
+static json_t *describe_device(const struct attempt *attempt)
+{
+    json_t *device = machine_identity(json_object_get(attempt->header, "machine"));
+    const json_t *source = json_object_get(attempt->header, "source");
+    static const char *const keys[] = {"device", "devices"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (json_object_get(source, keys[i]))
+            json_set(device, keys[i], json_incref(json_object_get(source, keys[i])));
+    return device;
+}
+
+enum rule_id cells_other_settings(const struct attempt *attempt, const struct attempt *other)
+{
+    json_t *device = describe_device(attempt), *other_device = describe_device(other);
+    const bool same = json_equal(device, other_device);
+    json_decref(device);
+    json_decref(other_device);
+    return same ? RULE_FINGERPRINT : RULE_MIXED_DEVICES;
 }
 
 static struct reason explain_block(const struct cells *cells, const struct cell *cell, int block)
@@ -119,7 +141,8 @@ static struct reason explain_block(const struct cells *cells, const struct cell 
                            xformat("%s has no attempt in block %d", arm_name(cell->arm, name), block));
     struct reason reason = reason_from_verdicts(&last->attempt, &last->verdicts, cell->workload->name, RULE_VOIDS_ALL);
     if (!reason.rule)
-        reason = reason_make(RULE_FINGERPRINT, xformat("%s was measured under other settings", last->attempt.id));
+        reason = reason_make(cells_other_settings(&last->attempt, cell->newest),
+                             xformat("%s was measured under other settings", last->attempt.id));
     return reason;
 }
 
@@ -135,8 +158,13 @@ unsigned cells_void_metrics(const struct verdicts *verdicts, const char *workloa
 static void note_voided(struct cell_block *block, const struct verdicts *verdicts, const char *workload)
 {
     unsigned voided = cells_void_metrics(verdicts, workload);
-    if (voided && !block->reason.rule)
-        block->reason = reason_from_verdicts(&block->counted->attempt, verdicts, workload, voided);
+    /* What takes the times away says more than what came before it and did not. */
+    bool times = voided & ~block->voided & RULE_VOIDS_TIMES;
+    if (times || (voided && !block->reason.rule)) {
+        reason_free(&block->reason);
+        block->reason =
+            reason_from_verdicts(&block->counted->attempt, verdicts, workload, times ? RULE_VOIDS_TIMES : voided);
+    }
     block->voided |= voided;
 }
 
@@ -159,7 +187,7 @@ static int count_tries(const struct run *run, const struct cell *cell)
 
 static void fill_cell(const struct cells *cells, struct cell *cell)
 {
-    cell->cell_hash = choose_hash(cells, cell);
+    choose_hash(cells, cell);
     cell->blocks = xcalloc((size_t)cells->blocks, sizeof *cell->blocks);
     cell->tries = count_tries(cells->run, cell);
     for (int block = 1; block <= cells->blocks; block++) {
@@ -191,11 +219,14 @@ void cells_init(const struct plan *plan, const struct run *run, struct cells *ce
 void cells_free(struct cells *cells)
 {
     for (int i = 0; i < cells->count; i++) {
-        for (int block = 0; block < cells->blocks; block++)
+        for (int block = 0; block < cells->blocks; block++) {
             reason_free(&cells->items[i].blocks[block].reason);
+            verdicts_free(&cells->items[i].blocks[block].verdicts);
+        }
         free(cells->items[i].blocks);
     }
     free(cells->items);
+    verdicts_free(&cells->verdicts);
     sessions_free(&cells->sessions);
     *cells = (struct cells){0};
 }

@@ -32,14 +32,16 @@ struct cell_block {
     const struct judged *counted; /* NULL: none, for `reason` */
     unsigned voided;              /* enum rule_metric: what no number may be made of, although the attempt counts */
     struct reason reason;         /* also of what is voided */
+    struct verdicts verdicts;     /* of rules that see the run beside the attempt */
 };
 
 struct cell {
     const struct arm *arm;
     const struct plan_workload *workload;
-    const char *cell_hash;     /* of the attempts that count; NULL where there is no attempt */
-    int tries;                 /* attempts of any hash */
-    struct cell_block *blocks; /* blocks[b - 1] */
+    const char *cell_hash;        /* of the attempts that count; NULL where there is no attempt */
+    const struct attempt *newest; /* of that hash */
+    int tries;                    /* attempts of any hash */
+    struct cell_block *blocks;    /* blocks[b - 1] */
 };
 
 struct cells {
@@ -48,7 +50,8 @@ struct cells {
     struct sessions sessions;
     int blocks; /* the plan's, or more where more were measured */
     struct cell *items;
-    int count; /* arms x workloads, arm by arm */
+    int count;                /* arms x workloads, arm by arm */
+    struct verdicts verdicts; /* of rules of scope run */
 };
 
 void cells_init(const struct plan *plan, const struct run *run, struct cells *cells);
@@ -58,6 +61,12 @@ struct cell *cells_at(const struct cells *cells, int arm, int workload);
 
 /* The attempt to make `metrics` of in that block; NULL where there is none. */
 const struct attempt *cell_usable(const struct cell *cell, int block, unsigned metrics);
+
+/* FINGERPRINT, or MIXED_DEVICES where the attempt did not run on what the other one ran on. */
+enum rule_id cells_other_settings(const struct attempt *attempt, const struct attempt *other);
+
+/* Whether `a` was begun after `b`: by the ledger; by the clock only where the ledger is silent. */
+bool cells_is_newer(const struct run *run, const struct attempt *a, const struct attempt *b);
 
 /* Notes what an invalid verdict beside the baseline voids in the arm's own cell. */
 void cell_void(struct cell *cell, int block, const struct verdicts *verdicts);

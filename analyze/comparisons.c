@@ -1,5 +1,7 @@
 #include "analyze/comparisons.h"
 
+#include "analyze/run_rules.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +74,9 @@ static struct reason explain_unpaired(const struct cell *baseline, int block, co
     if (!at->counted || at->voided & VOIDS_RATIO)
         return explain_unusable(baseline, block);
     if (!may_be_compared(arm, at->counted, baseline->workload->name))
-        return reason_make(RULE_FINGERPRINT, xformat("%s and %s were measured under different settings",
-                                                     arm->attempt.id, at->counted->attempt.id));
+        return reason_make(
+            cells_other_settings(&arm->attempt, &at->counted->attempt),
+            xformat("%s and %s were measured under different settings", arm->attempt.id, at->counted->attempt.id));
     return reason_make(RULE_UNPAIRED_RERUN, xformat("%s and %s were measured in different sessions", arm->attempt.id,
                                                     at->counted->attempt.id));
 }
@@ -91,6 +94,7 @@ static void measure_pair(const struct cell *arm, struct pair *pair)
     pair->arm_tpot_ns = samples_tpot_ns(&of_arm);
     pair->baseline_tpot_ns = samples_tpot_ns(&of_baseline);
     pair->log_ratio = log(pair->baseline_tpot_ns / pair->arm_tpot_ns);
+    pair->log_gain = log(pair->baseline_tpot_ns * of_arm.rounds / of_arm.decode_ns);
     if (rule_worst(&pair->arm->verdicts, workload, VOIDS_END_TO_END) != RULE_INVALID &&
         rule_worst(&pair->baseline->verdicts, workload, VOIDS_END_TO_END) != RULE_INVALID &&
         rule_worst(&pair->verdicts, workload, VOIDS_END_TO_END) != RULE_INVALID)
@@ -100,7 +104,8 @@ static void measure_pair(const struct cell *arm, struct pair *pair)
 static void fill_pair(const struct cells *cells, struct cell *arm, const struct cell *baseline, int block,
                       struct pair *pair)
 {
-    *pair = (struct pair){.log_ratio = NAN, .log_end_to_end = NAN, .arm_tpot_ns = NAN, .baseline_tpot_ns = NAN};
+    *pair = (struct pair){
+        .log_ratio = NAN, .log_end_to_end = NAN, .arm_tpot_ns = NAN, .baseline_tpot_ns = NAN, .log_gain = NAN};
     if (!cell_usable(arm, block, VOIDS_RATIO)) {
         pair->reason = explain_unusable(arm, block);
         return;
@@ -139,12 +144,13 @@ static void compare_workload(struct cells *cells, int arm, int baseline, int wor
     comparison->pairs = xcalloc((size_t)cells->blocks, sizeof *comparison->pairs);
     for (int block = 1; block <= cells->blocks; block++)
         fill_pair(cells, of_arm, of_baseline, block, &comparison->pairs[block - 1]);
+    run_rules_judge_speedup(cells, comparison);
 }
 
 /* One block over all workloads: the mean of the logarithms, if each has one. */
 static void average_block(const struct comparison *parts, int count, int block, struct pair *pair)
 {
-    *pair = (struct pair){.arm_tpot_ns = NAN, .baseline_tpot_ns = NAN};
+    *pair = (struct pair){.arm_tpot_ns = NAN, .baseline_tpot_ns = NAN, .log_gain = NAN};
     for (int i = 0; i < count; i++) {
         const struct pair *part = &parts[i].pairs[block - 1];
         pair->log_ratio += part->log_ratio / count;
@@ -192,6 +198,7 @@ void comparisons_init(struct cells *cells, struct comparisons *comparisons)
     const struct plan *plan = cells->plan;
     size_t most = 2 * (size_t)plan->arm_count * ((size_t)plan->workload_count + 1);
     *comparisons = (struct comparisons){.cells = cells, .items = xcalloc(most, sizeof *comparisons->items)};
+    run_rules_judge_cells(cells);
     compare_all_over(cells, METHOD_AUTO, comparisons);
     compare_all_over(cells, METHOD_LINEAR, comparisons);
 }

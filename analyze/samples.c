@@ -63,6 +63,7 @@ struct sample_sums samples_sum(const struct attempt *attempt, const char *worklo
             sums.prompts++;
             sums.decode_ns += sample->decode_ns;
             sums.tokens += decoded_tokens(sample);
+            sums.rounds += sample->rounds > 0 ? sample->rounds : NAN;
         }
         if (has_first(sample) && has_first(other)) {
             sums.first_prompts++;

@@ -3,6 +3,7 @@
 #include "collect/base/error.h"
 
 #include <gsl/gsl_cdf.h>
+#include <gsl/gsl_fit.h>
 #include <gsl/gsl_math.h>
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics_double.h>
@@ -77,6 +78,30 @@ double statistics_mean_p(const double *values, int count)
     if (error == 0)
         return centre == 0 ? 1 : 0;
     return 2 * gsl_cdf_tdist_Q(fabs(centre) / error, count - 1);
+}
+
+double statistics_spearman_p(const double *x, const double *y, int count)
+{
+    if (count < 3)
+        return NAN;
+    double *work = xcalloc(2 * (size_t)count, sizeof *work);
+    const double rho = gsl_stats_spearman(x, 1, y, 1, (size_t)count, work);
+    free(work);
+    if (fabs(rho) >= 1)
+        return 0;
+    return 2 * gsl_cdf_tdist_Q(fabs(rho) * sqrt((count - 2) / (1 - rho * rho)), count - 2);
+}
+
+double statistics_slope(const double *values, int count)
+{
+    if (count < 2)
+        return NAN;
+    double *indices = xcalloc((size_t)count, sizeof *indices), intercept, slope, c00, c01, c11, squares;
+    for (int i = 0; i < count; i++)
+        indices[i] = i;
+    gsl_fit_linear(indices, 1, values, 1, (size_t)count, &intercept, &slope, &c00, &c01, &c11, &squares);
+    free(indices);
+    return slope;
 }
 
 double statistics_sign_flip_p(const double *values, int count)

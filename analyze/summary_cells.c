@@ -166,8 +166,10 @@ static json_t *make_cell_marks(const struct comparisons *comparisons, const stru
     const struct cells *cells = comparisons->cells;
     bool marks[RULE_COUNT] = {false};
     for (int block = 1; block <= cells->blocks; block++)
-        if (used_in(cell, block))
+        if (used_in(cell, block)) {
             summary_note_marks(&used_in(cell, block)->verdicts, cell->workload->name, marks);
+            summary_note_marks(&cell->blocks[block - 1].verdicts, cell->workload->name, marks);
+        }
     for (int i = 0; i < comparisons->count; i++) {
         const struct comparison *comparison = &comparisons->items[i];
         if (comparison->arm == cell->arm && comparison->workload == cell->workload &&
@@ -175,6 +177,8 @@ static json_t *make_cell_marks(const struct comparisons *comparisons, const stru
             for (int block = 0; block < cells->blocks; block++)
                 summary_note_marks(&comparison->pairs[block].verdicts, cell->workload->name, marks);
     }
+    if (valid > 0)
+        summary_note_marks(&cells->verdicts, cell->workload->name, marks);
     marks[RULE_MIN_BLOCKS] = valid > 0 && valid < cells->plan->min_blocks;
     return summary_make_marks(marks);
 }

@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The entry for a verdict on an attempt, whoever gave it. A new reference. */
+/* The entry for a verdict on an attempt, or on the whole run where it has no id, whoever gave it. A new reference. */
 static json_t *make_entry(const struct attempt *attempt, const char *workload, const char *rule, enum rule_level level,
                           double observed, double threshold, const char *detail)
 {
     char name[ARM_NAME_SIZE];
     json_t *object = json_object();
     json_set(object, "attempt", summary_text_or_null(attempt->id));
-    json_set(object, "arm", json_text(arm_name(&attempt->arm, name)));
-    json_set(object, "block", json_integer(attempt->block));
+    json_set(object, "arm", attempt->id ? json_text(arm_name(&attempt->arm, name)) : json_null());
+    json_set(object, "block", attempt->id ? json_integer(attempt->block) : json_null());
     json_set(object, "workload", summary_text_or_null(workload));
     json_set(object, "rule", json_text(rule));
     json_set(object, "level", json_text(rule_level_names[level]));
@@ -79,7 +79,7 @@ static bool is_used(const struct comparisons *comparisons, const struct cell *ce
 }
 
 /* Why an attempt that no rule objects to is left out of a cell. */
-enum left_out { LEFT_OUT_NOT, LEFT_OUT_SUPERSEDED, LEFT_OUT_FINGERPRINT, LEFT_OUT_COUNT };
+enum left_out { LEFT_OUT_NOT, LEFT_OUT_SUPERSEDED, LEFT_OUT_FINGERPRINT, LEFT_OUT_MIXED_DEVICES, LEFT_OUT_COUNT };
 
 static enum left_out left_out_by(const struct comparisons *comparisons, const struct cell *cell,
                                  const struct judged *judged)
@@ -90,16 +90,21 @@ static enum left_out left_out_by(const struct comparisons *comparisons, const st
     if (!workload || cells_void_metrics(&judged->verdicts, cell->workload->name) == RULE_VOIDS_ALL ||
         is_used(comparisons, cell, judged))
         return LEFT_OUT_NOT;
-    return strcmp(workload->cell_hash, cell->cell_hash) == 0 ? LEFT_OUT_SUPERSEDED : LEFT_OUT_FINGERPRINT;
+    if (strcmp(workload->cell_hash, cell->cell_hash) == 0)
+        return LEFT_OUT_SUPERSEDED;
+    return cells_other_settings(&judged->attempt, cell->newest) == RULE_FINGERPRINT ? LEFT_OUT_FINGERPRINT
+                                                                                    : LEFT_OUT_MIXED_DEVICES;
 }
 
 /* One entry where the rule is the same for all workloads of the attempt, else one each. */
 static void append_left_out(const struct entries *entries, const struct comparisons *comparisons,
                             const struct judged *judged)
 {
-    const char *const rules[LEFT_OUT_COUNT] = {NULL, rule_table[RULE_SUPERSEDED].id, rule_table[RULE_FINGERPRINT].id};
+    const char *const rules[LEFT_OUT_COUNT] = {NULL, rule_table[RULE_SUPERSEDED].id, rule_table[RULE_FINGERPRINT].id,
+                                               rule_table[RULE_MIXED_DEVICES].id};
     static const char *const details[LEFT_OUT_COUNT] = {NULL, "a later valid try of the block counts",
-                                                        "measured under other settings than the attempts that count"};
+                                                        "measured under other settings than the attempts that count",
+                                                        "measured on other devices than the attempts that count"};
     const struct cells *cells = comparisons->cells;
     enum left_out *found = xcalloc((size_t)cells->count, sizeof *found);
     int by_rule[LEFT_OUT_COUNT] = {0};
@@ -121,7 +126,8 @@ static void append_left_out(const struct entries *entries, const struct comparis
 /* Reasons that only the pair has; others are verdicts on one of its attempts. */
 static bool is_of_pair(const struct pair *pair)
 {
-    static const enum rule_id rules[] = {RULE_UNPAIRED_RERUN, RULE_FINGERPRINT, RULE_NO_SHARED_PROMPT};
+    static const enum rule_id rules[] = {RULE_UNPAIRED_RERUN, RULE_FINGERPRINT, RULE_MIXED_DEVICES,
+                                         RULE_NO_SHARED_PROMPT};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (pair->reason.rule == rule_table[rules[i]].id)
             return true;
@@ -143,6 +149,16 @@ static void append_pairs(const struct entries *entries, const struct comparisons
     }
 }
 
+/* What rules see that look at the run beside the attempt. */
+static void append_seen_in_run(const struct entries *entries, const struct cells *cells, const struct judged *judged)
+{
+    for (int i = 0; i < cells->count; i++) {
+        const struct cell_block *at = &cells->items[i].blocks[judged->attempt.block - 1];
+        if (at->counted == judged)
+            append_verdicts(entries, &judged->attempt, &at->verdicts, cells->items[i].workload->name);
+    }
+}
+
 json_t *summary_make_verdicts(const struct comparisons *comparisons)
 {
     const struct run *run = comparisons->cells->run;
@@ -150,8 +166,12 @@ json_t *summary_make_verdicts(const struct comparisons *comparisons)
     for (int i = 0; i < run->attempt_count; i++) {
         const struct entries entries = {array, json_array_size(array)};
         append_verdicts(&entries, &run->attempts[i].attempt, &run->attempts[i].verdicts, NULL);
+        append_seen_in_run(&entries, comparisons->cells, &run->attempts[i]);
         append_left_out(&entries, comparisons, &run->attempts[i]);
         append_pairs(&entries, comparisons, &run->attempts[i]);
     }
+    const struct attempt of_none = {0};
+    const struct entries of_run = {array, json_array_size(array)};
+    append_verdicts(&of_run, &of_none, &comparisons->cells->verdicts, NULL);
     return array;
 }

@@ -104,15 +104,6 @@ int rule_settings_read(const json_t *object, const char *where, struct rule_sett
 
 /* --- judging ------------------------------------------------------------------------------------------------------ */
 
-static void apply(const struct rule *rule, const struct attempt *attempt, const struct attempt *baseline,
-                  double threshold, struct verdicts *verdicts)
-{
-    if (baseline)
-        rule->judge_pair(attempt, baseline, threshold, verdicts);
-    else
-        rule->judge(attempt, threshold, verdicts);
-}
-
 static bool has_verdict(const struct verdicts *verdicts, int from, const struct verdict *like)
 {
     for (int i = from; i < verdicts->count; i++) {
@@ -135,22 +126,42 @@ static void mark_saved(const struct verdicts *by_default, double threshold, stru
     }
 }
 
+void rule_judge_by(enum rule_id rule, const struct rule_settings *settings, rule_see *see, const void *context,
+                   struct verdicts *verdicts)
+{
+    const double usual = rule_table[rule].threshold, set = settings ? settings->threshold[rule] : NAN;
+    const int from = verdicts->count;
+    see(context, isnan(set) ? usual : set, verdicts);
+    if (isnan(set))
+        return;
+    struct verdicts by_default = {0};
+    see(context, usual, &by_default);
+    mark_saved(&by_default, set, verdicts, from);
+    verdicts_free(&by_default);
+}
+
+/* What a rule of the table judges: an attempt, beside its baseline where it is a pair's. */
+struct matter {
+    const struct rule *rule;
+    const struct attempt *attempt, *baseline;
+};
+
+static void see_attempts(const void *context, double threshold, struct verdicts *verdicts)
+{
+    const struct matter *matter = context;
+    if (matter->baseline)
+        matter->rule->judge_pair(matter->attempt, matter->baseline, threshold, verdicts);
+    else
+        matter->rule->judge(matter->attempt, threshold, verdicts);
+}
+
 static void judge(const struct attempt *attempt, const struct attempt *baseline, const struct rule_settings *settings,
                   struct verdicts *verdicts)
 {
     for (int i = 0; i < RULE_COUNT; i++) {
-        const struct rule *rule = &rule_table[i];
-        if (baseline ? !rule->judge_pair : !rule->judge)
-            continue;
-        int from = verdicts->count;
-        double set = settings ? settings->threshold[i] : NAN;
-        apply(rule, attempt, baseline, isnan(set) ? rule->threshold : set, verdicts);
-        if (isnan(set))
-            continue;
-        struct verdicts by_default = {0};
-        apply(rule, attempt, baseline, rule->threshold, &by_default);
-        mark_saved(&by_default, set, verdicts, from);
-        verdicts_free(&by_default);
+        const struct matter matter = {&rule_table[i], attempt, baseline};
+        if (baseline ? matter.rule->judge_pair != NULL : matter.rule->judge != NULL)
+            rule_judge_by((enum rule_id)i, settings, see_attempts, &matter, verdicts);
     }
 }
 

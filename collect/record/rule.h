@@ -62,9 +62,13 @@ enum rule_id {
     RULE_SUPERSEDED,
     RULE_NOT_MEASURED,
     RULE_FINGERPRINT,
+    RULE_MIXED_DEVICES,
     RULE_UNPAIRED_RERUN,
     RULE_NO_SHARED_PROMPT,
     RULE_MIN_BLOCKS,
+    RULE_SPEEDUP_GT_ACCEPT,
+    RULE_KNOB_NO_EFFECT,
+    RULE_DRIFT,
     RULE_COUNT
 };
 
@@ -122,6 +126,11 @@ void rule_judge_attempt(const struct attempt *attempt, const struct rule_setting
 /* Appends what the rules of scope pair see in `attempt` beside the baseline of the same block. */
 void rule_judge_pair(const struct attempt *attempt, const struct attempt *baseline,
                      const struct rule_settings *settings, struct verdicts *verdicts);
+
+/* The same for a rule that sees more than attempts: `see` appends what it finds in `context` at a threshold. */
+typedef void rule_see(const void *context, double threshold, struct verdicts *verdicts);
+void rule_judge_by(enum rule_id rule, const struct rule_settings *settings, rule_see *see, const void *context,
+                   struct verdicts *verdicts);
 
 /* The worst level among verdicts that void any of `metrics` for `workload` (NULL: for all of the attempt); RULE_VALID
  * where none does. */

@@ -92,6 +92,8 @@ const struct rule rule_table[RULE_COUNT] = {
                           "Attempts under other settings, models, programs or machines are never pooled or compared: "
                           "the newest settings with enough blocks count.",
                           NULL, NULL},
+    [RULE_MIXED_DEVICES] = {"MIXED_DEVICES", 1, RULE_CELL, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
+                            "Attempts on other processors or GPUs are never pooled or compared.", NULL, NULL},
     [RULE_UNPAIRED_RERUN] = {"UNPAIRED_RERUN", 1, RULE_PAIR, RULE_VOIDS_SPEEDUP, RULE_INVALID, NAN, 0,
                              "Arm and baseline were not measured in one session (one boot, at most 12 hours), so what "
                              "drifts between sessions would count as a difference between them.",
@@ -100,4 +102,16 @@ const struct rule rule_table[RULE_COUNT] = {
                                "No prompt was answered with a decode time by both arm and baseline.", NULL, NULL},
     [RULE_MIN_BLOCKS] = {"MIN_BLOCKS", 1, RULE_CELL, RULE_VOIDS_NONE, RULE_SUSPECT, 3, ATTEMPT_BLOCK_MAXIMUM,
                          "Too few blocks for an interval: the value stands alone.", NULL, NULL},
+    [RULE_SPEEDUP_GT_ACCEPT] =
+        {"SPEEDUP_GT_ACCEPT", 1, RULE_PAIR, RULE_VOIDS_SPEEDUP, RULE_INVALID, 1.02, 10,
+         "One request at a time cannot be sped up by more than a round commits: the lower limit of the speedup over "
+         "tau exceeds the threshold (below 3 blocks: the point exceeds 1.05), or (suspect) the point exceeds 1.",
+         NULL, NULL},
+    [RULE_KNOB_NO_EFFECT] =
+        {"KNOB_NO_EFFECT", 1, RULE_PAIR, RULE_VOIDS_NONE, RULE_SUSPECT, 200, 1e6,
+         "Two budgets a factor of 2 or more apart commit the same in every round, as if one were not in force.", NULL,
+         NULL},
+    [RULE_DRIFT] = {"DRIFT", 1, RULE_RUN, RULE_VOIDS_NONE, RULE_SUSPECT, .05, 1,
+                    "Times a token changed in the course of the run by more than chance explains (Spearman, p < 0.01).",
+                    NULL, NULL},
 };
