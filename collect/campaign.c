@@ -233,7 +233,8 @@ static int run_campaign(struct campaign *campaign, struct error *error)
 {
     char *plan_path = NULL;
     int result = -1;
-    if (read_run(campaign, error) || prepare(campaign, error))
+    if (read_run(campaign, error) || measure_note_ends(&campaign->run, &campaign->ledger, error) ||
+        prepare(campaign, error))
         goto out;
     int stored = plan_store(campaign->plan, campaign->folder, &campaign->ledger, &plan_path, error);
     if (stored < 0)

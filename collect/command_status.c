@@ -1,12 +1,23 @@
+#include "collect/base/json.h"
 #include "collect/base/option.h"
 #include "collect/command.h"
 #include "collect/plan.h"
 #include "collect/plan_store.h"
 #include "collect/record/run.h"
+#include "collect/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define STATUS_SCHEMA "cleanslate.status/1"
+
+/* A run as it stands. */
+struct status {
+    struct plan plan;
+    struct run run;
+    struct verification *verification; /* NULL: not asked for */
+};
 
 /* In the order of gravity: the worst of an arm's workloads is shown. */
 enum mark { MARK_VALID, MARK_SUSPECT, MARK_MISSING, MARK_INVALID, MARK_COUNT };
@@ -79,6 +90,14 @@ static void print_verdicts(const struct run *run)
         }
 }
 
+static void print_verification(const struct verification *verification)
+{
+    for (int i = 0; i < verification->problem_count; i++)
+        printf("verify: %s\n", verification->problems[i]);
+    if (!verification->problem_count)
+        printf("verify: %d lines and %d files hold\n", verification->lines, verification->files);
+}
+
 static void print_ledger(const struct ledger *ledger)
 {
     printf("\nledger: %zu lines, head %s\n", json_array_size(ledger->lines), ledger->head);
@@ -88,31 +107,132 @@ static void print_ledger(const struct ledger *ledger)
         printf("ledger: %ld bytes of a line that was not finished\n", ledger->torn_bytes);
 }
 
+static void print_status(const struct status *status)
+{
+    printf("%s: %s; %d attempts\n\n", status->plan.name, status->plan.title, status->run.attempt_count);
+    print_table(&status->plan, &status->run);
+    print_verdicts(&status->run);
+    print_ledger(&status->run.ledger);
+    if (status->verification)
+        print_verification(status->verification);
+}
+
+/* --- the same for programs -------------------------------------------------------------------------------------- */
+
+static json_t *make_arms(const struct status *status)
+{
+    char name[ARM_NAME_SIZE];
+    json_t *arms = json_array();
+    for (int a = 0; a < status->plan.arm_count; a++) {
+        const struct arm *arm = &status->plan.arms[a];
+        json_t *object = json_object(), *blocks = json_array();
+        for (int block = 1; block <= status->plan.blocks; block++)
+            json_append(blocks, json_string(marks[find_mark(&status->plan, &status->run, arm, block)].meaning));
+        json_set(object, "name", json_text(arm_name(arm, name)));
+        json_set(object, "blocks", blocks);
+        json_append(arms, object);
+    }
+    return arms;
+}
+
+static json_t *make_verdict(const struct judged *judged, const struct verdict *verdict)
+{
+    json_t *object = verdict_to_json(verdict);
+    const char *time = verdict->time ? verdict->time : judged->attempt.started;
+    json_set(object, "attempt", json_text(judged->attempt.id));
+    json_set(object, "time", time ? json_text(time) : json_null());
+    json_set(object, "actor", json_string(verdict->by_user ? "user" : "rule"));
+    return object;
+}
+
+static json_t *make_verdicts(const struct run *run)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < run->attempt_count; i++)
+        for (int v = 0; v < run->attempts[i].verdicts.count; v++)
+            json_append(array, make_verdict(&run->attempts[i], &run->attempts[i].verdicts.items[v]));
+    return array;
+}
+
+static json_t *make_ledger(const struct ledger *ledger)
+{
+    json_t *object = json_object();
+    json_set(object, "lines", json_integer((json_int_t)json_array_size(ledger->lines)));
+    json_set(object, "head", json_string(ledger->head));
+    json_set(object, "broken_at", ledger->broken_at ? json_integer(ledger->broken_at) : json_null());
+    json_set(object, "torn_bytes", json_integer(ledger->torn_bytes));
+    return object;
+}
+
+static json_t *make_verification(const struct verification *verification)
+{
+    json_t *object = json_object(), *problems = json_array();
+    for (int i = 0; i < verification->problem_count; i++)
+        json_append(problems, json_text(verification->problems[i]));
+    json_set(object, "lines", json_integer(verification->lines));
+    json_set(object, "files", json_integer(verification->files));
+    json_set(object, "problems", problems);
+    return object;
+}
+
+static void print_json(const struct status *status)
+{
+    json_t *object = json_object();
+    json_set(object, "schema", json_string(STATUS_SCHEMA));
+    json_set(object, "name", json_text(status->plan.name));
+    json_set(object, "title", json_text(status->plan.title));
+    json_set(object, "attempts", json_integer(status->run.attempt_count));
+    json_set(object, "arms", make_arms(status));
+    json_set(object, "verdicts", make_verdicts(&status->run));
+    json_set(object, "ledger", make_ledger(&status->run.ledger));
+    if (status->verification)
+        json_set(object, "verification", make_verification(status->verification));
+    if (json_dumpf(object, stdout, JSON_INDENT(1)))
+        die("cannot write JSON");
+    putchar('\n');
+    json_decref(object);
+}
+
 /* --- the command ------------------------------------------------------------------------------------------------ */
 
-static int show_run(const char *folder, const char *plan_path, struct error *error)
+struct request {
+    char *folder;
+    bool json, verify;
+};
+
+static int show_run(const struct request *request, const char *plan_path, struct error *error)
 {
-    struct plan plan;
-    struct run run;
-    if (plan_read(plan_path, &plan, error))
+    struct status status = {0};
+    struct verification verification;
+    if (plan_read(plan_path, &status.plan, error))
         return -1;
-    int result = run_read(folder, &plan.rules, &run, error);
-    if (!result) {
-        printf("%s: %s; %d attempts\n\n", plan.name, plan.title, run.attempt_count);
-        print_table(&plan, &run);
-        print_verdicts(&run);
-        print_ledger(&run.ledger);
-        run_free(&run);
+    int result = run_read(request->folder, &status.plan.rules, &status.run, error);
+    if (result)
+        goto out;
+    if (request->verify) {
+        verify_run(&status.run, &verification);
+        status.verification = &verification;
     }
-    plan_free(&plan);
+    if (request->json)
+        print_json(&status);
+    else
+        print_status(&status);
+    if (request->verify && verification.problem_count)
+        result = fail(error, "%s: %d thing%s not hold", request->folder, verification.problem_count,
+                      verification.problem_count == 1 ? " does" : "s do");
+    if (request->verify)
+        verify_free(&verification);
+    run_free(&status.run);
+out:
+    plan_free(&status.plan);
     return result;
 }
 
-static int show_folder(const char *folder, struct error *error)
+static int show_folder(const struct request *request, struct error *error)
 {
-    char *plan_path = plan_store_find(folder);
-    int result = plan_path ? show_run(folder, plan_path, error)
-                           : fail(error, "%s: no run is here (no plan.json); `collect run` makes one", folder);
+    char *plan_path = plan_store_find(request->folder);
+    int result = plan_path ? show_run(request, plan_path, error)
+                           : fail(error, "%s: no run is here (no plan.json); `collect run` makes one", request->folder);
     free(plan_path);
     return result;
 }
@@ -120,12 +240,16 @@ static int show_folder(const char *folder, struct error *error)
 int command_status(int argc, char **argv)
 {
     const char *runs = COMMAND_RUNS_DEFAULT;
+    struct request request = {0};
     const struct option_entry entries[] = {
         {"--runs", OPTION_TEXT, &runs, "DIR", "where run folders are (" COMMAND_RUNS_DEFAULT ")", false},
+        {"--json", OPTION_FLAG, &request.json, NULL, "for programs, schema " STATUS_SCHEMA, false},
+        {"--verify", OPTION_FLAG, &request.verify, NULL,
+         "hold chain, counts and files against their hashes; exit code 1 where one does not hold", false},
         {0},
     };
     const struct option_command command = {
-        "collect status [--runs DIR] NAME",
+        "collect status [--runs DIR] [--json] [--verify] NAME",
         "Shows the arms by blocks of the run folder DIR/NAME, what does not count and why, and the ledger. Reads only.",
         entries, 1, 1};
     struct error error = {0};
@@ -133,10 +257,11 @@ int command_status(int argc, char **argv)
     enum option_result parsed = option_parse(&command, argc, argv, &count);
     if (parsed != OPTION_RUN)
         return parsed == OPTION_WRONG ? EXIT_CODE_USAGE : EXIT_CODE_OK;
-    char *folder = xformat("%s/%s", runs, argv[0]);
-    int result = show_folder(folder, &error);
+    request.folder = file_join(runs, argv[0]);
+    int result = show_folder(&request, &error);
+    fflush(stdout);
     if (result)
         fprintf(stderr, "%s\n", error.message);
-    free(folder);
+    free(request.folder);
     return result ? EXIT_CODE_FAILURE : EXIT_CODE_OK;
 }

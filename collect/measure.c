@@ -124,6 +124,17 @@ static int begin(struct recording *recording, const struct task *task, struct pl
     return recording->writer ? 0 : -1;
 }
 
+static json_t *make_end(const char *status, const char *hash, int samples, int failed, const struct audit *audit)
+{
+    json_t *details = json_object();
+    json_set(details, "status", json_text(status));
+    json_set(details, "sha256", json_text(hash));
+    json_set(details, "samples", json_integer(samples));
+    json_set(details, "failed", json_integer(failed));
+    json_set(details, "audit_regret_max", audit->done ? json_number(audit->regret_max) : json_null());
+    return details;
+}
+
 static int end(struct recording *recording, bool complete)
 {
     char hash[FILE_HASH_SIZE];
@@ -132,14 +143,33 @@ static int end(struct recording *recording, bool complete)
     recording->writer = NULL;
     if (result)
         return -1;
-    json_t *details = json_object();
-    json_set(details, "status", json_text(status));
-    json_set(details, "sha256", json_text(hash));
-    json_set(details, "samples", json_integer(recording->sample_count));
-    json_set(details, "failed", json_integer(recording->failed));
-    json_set(details, "audit_regret_max",
-             recording->audit.done ? json_number(recording->audit.regret_max) : json_null());
+    json_t *details = make_end(status, hash, recording->sample_count, recording->failed, &recording->audit);
     return note(recording, LEDGER_COLLECT, "end", details);
+}
+
+static int count_failed(const struct attempt *attempt)
+{
+    int failed = 0;
+    for (int i = 0; i < attempt->sample_count; i++)
+        failed += !attempt->samples[i].ok;
+    return failed;
+}
+
+int measure_note_ends(const struct run *run, struct ledger *ledger, struct error *error)
+{
+    int result = 0;
+    for (int i = 0; !result && i < run->attempt_count; i++) {
+        const struct attempt *attempt = &run->attempts[i].attempt;
+        const struct attempt_place place = {attempt->arm, attempt->block, attempt->try_number};
+        const struct history_entry *entry = history_find(&run->history, &place);
+        if (!attempt->end_status || !entry || !entry->begin || entry->end)
+            continue;
+        json_t *details = make_end(attempt->end_status, attempt->sha256, attempt->sample_count, count_failed(attempt),
+                                   &attempt->audit);
+        json_set(details, "attempt", json_text(entry->id));
+        result = ledger_append(ledger, LEDGER_COLLECT, "end", details, error);
+    }
+    return result;
 }
 
 /* --- running ---------------------------------------------------------------------------------------------------- */

@@ -31,4 +31,8 @@ enum measure_result { MEASURE_DONE, MEASURE_INTERRUPTED };
  * (the attempt is then closed as aborted), or -1 where the source or the disk failed. */
 int measure_attempt(const struct measure *measure, const struct task *task, struct place place, struct error *error);
 
+/* Notes the `end` of attempts whose file has one and whose ledger has none, because the program ended in between: until
+ * then nothing shows that such a file was changed. */
+int measure_note_ends(const struct run *run, struct ledger *ledger, struct error *error);
+
 #endif

@@ -461,6 +461,114 @@ static void ends_with_whole_lines_when_interrupted(void **state)
     check_complete(bench);
 }
 
+/* Takes the ledger's last line away, as if the program had ended before it. */
+static void cut_last_line(const struct bench *bench)
+{
+    char *folder = run_folder(bench), *path = file_join(folder, "ledger.jsonl"), *text = fixture_read(path, NULL);
+    text[strlen(text) - 1] = '\0';
+    assert_non_null(strstr(strrchr(text, '\n'), "\"end\""));
+    strrchr(text, '\n')[1] = '\0';
+    fixture_write(path, text, strlen(text));
+    free(folder);
+    free(path);
+    free(text);
+}
+
+static void notes_an_end_that_the_ledger_missed(void **state)
+{
+    struct bench *bench = *state;
+    struct run run;
+    expect_success(bench);
+    cut_last_line(bench);
+    read_run(bench, &run);
+    assert_int_equal(count_lines(&run.ledger, "end"), 7);
+    run_free(&run);
+    expect_success(bench);
+    assert_int_equal(bench->source.loads, 0);
+    read_run(bench, &run);
+    assert_int_equal(count_lines(&run.ledger, "end"), 8);
+    for (int i = 0; i < run.attempt_count; i++)
+        assert_int_equal(run.attempts[i].verdicts.count, 0);
+    run_free(&run);
+}
+
+static void refuses_a_broken_ledger(void **state)
+{
+    struct bench *bench = *state;
+    expect_success(bench);
+    char *folder = run_folder(bench), *path = file_join(folder, "ledger.jsonl");
+    size_t size;
+    char *text = fixture_read(path, &size), *at = strstr(text, "complete");
+    *at = 'C';
+    fixture_write(path, text, size);
+    read_plan(bench, "{'blocks': 3}");
+    campaign(bench, NULL);
+    assert_int_equal(bench->result, -1);
+    assert_int_equal(bench->source.loads, 0);
+    assert_non_null(strstr(bench->error.message, "does not follow from the line before"));
+    char *after = fixture_read(path, NULL);
+    assert_string_equal(after, text);
+    free(after);
+    free(text);
+    free(path);
+    free(folder);
+}
+
+/* --- what a person or an accident took --------------------------------------------------------------------------- */
+
+static void append_by_user(const struct bench *bench, const char *action, const char *id)
+{
+    struct ledger ledger;
+    struct error error = {0};
+    char *folder = run_folder(bench);
+    assert_int_equal(ledger_open(folder, &ledger, &error), 0);
+    json_t *details = json_pack("{s:s, s:s}", "attempt", id, "reason", "heat");
+    assert_int_equal(ledger_append(&ledger, LEDGER_USER, action, details, &error), 0);
+    ledger_close(&ledger);
+    free(folder);
+}
+
+/* The baselines of this session stand beside it already. */
+static void measures_again_what_was_withdrawn(void **state)
+{
+    struct bench *bench = *state;
+    struct run run;
+    expect_success(bench);
+    append_by_user(bench, "invalidate", "trial/tp1-b8/2-1");
+    expect_success(bench);
+    assert_int_equal(bench->source.loads, 1);
+    assert_non_null(
+        strstr(bench->said, "block 2, tp1-b8: again, since trial/tp1-b8/2-1 was invalid (WITHDRAWN: heat)"));
+    check_complete(bench);
+    for (int i = 0; i < 2; i++) {
+        char *id = xformat("trial/tp1-b8/2-%d", 2 + i);
+        append_by_user(bench, "invalidate", id);
+        expect_success(bench);
+        assert_int_equal(bench->source.loads, i == 0); /* three tries, whoever voided them */
+        free(id);
+    }
+    read_run(bench, &run);
+    assert_int_equal(count_attempts(&run, "tp1-b8", 2), 3);
+    run_free(&run);
+}
+
+static void measures_again_what_vanished(void **state)
+{
+    struct bench *bench = *state;
+    struct run run;
+    expect_success(bench);
+    char *folder = run_folder(bench), *path = xformat("%s/attempts/tp1-linear/1-1.jsonl", folder);
+    assert_int_equal(unlink(path), 0);
+    expect_success(bench);
+    assert_int_equal(bench->source.loads, 1);
+    check_complete(bench);
+    read_run(bench, &run);
+    assert_int_equal(count_attempts(&run, "tp1-linear", 1), 2); /* the number of the first is not used again */
+    run_free(&run);
+    free(path);
+    free(folder);
+}
+
 /* --- invalid attempts ------------------------------------------------------------------------------------------- */
 
 static void tries_invalid_attempts_twice_more(void **state)
@@ -610,6 +718,10 @@ int main(void)
         TEST(goes_on_after_any_number_of_crashes),
         TEST(measures_side_by_side_again_after_a_reboot),
         TEST(ends_with_whole_lines_when_interrupted),
+        TEST(notes_an_end_that_the_ledger_missed),
+        TEST(refuses_a_broken_ledger),
+        TEST(measures_again_what_was_withdrawn),
+        TEST(measures_again_what_vanished),
         TEST(tries_invalid_attempts_twice_more),
         TEST(keeps_the_first_valid_try),
         TEST(does_not_try_again_what_must_fail_again),

@@ -41,7 +41,7 @@ static void answers_wrong_calls_with_one_line(void **state)
          {"--plan", "data/plans/none.json"},
          1,
          "data/plans/none.json: cannot open: No such file or directory\n"},
-        {command_status, {NULL}, 2, "too few arguments; usage: collect status [--runs DIR] NAME\n"},
+        {command_status, {NULL}, 2, "too few arguments; usage: collect status [--runs DIR] [--json] [--verify] NAME\n"},
         {command_status,
          {"--runs", "data/plans", "none"},
          1,

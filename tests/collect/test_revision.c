@@ -4,6 +4,7 @@
 #include "collect/command.h"
 #include "collect/record/run.h"
 #include "tests/collect/call.h"
+#include "tests/collect/run_folder.h"
 #include "tests/record/fixture.h"
 
 #include <fcntl.h>
@@ -19,43 +20,11 @@
 
 static char *folder, *run_folder, *said;
 
-static char *path_of(const char *name)
-{
-    struct attempt_place place;
-    assert_true(place_parse(name, &place));
-    return place_path(run_folder, &place);
-}
-
-static void write_attempt(const char *name, const char *status)
-{
-    struct attempt_place place;
-    struct error error = {0};
-    char arm[ARM_NAME_SIZE];
-    assert_true(place_parse(name, &place));
-    char *path = path_of(name), *home = xformat("%s/attempts/%s", run_folder, arm_name(&place.arm, arm));
-    assert_int_equal(file_make_folder(home, &error), 0);
-    fixture_attempt(path, fixture_header(arm, place.block, place.try_number), status);
-    free(path);
-    free(home);
-}
-
-/* The run "tiny": three attempts that are well and two that were aborted. */
 static int set_up(void **state)
 {
     (void)state;
     folder = fixture_make_folder();
-    run_folder = file_join(folder, "tiny");
-    write_attempt("tp1-linear/1-1", "complete");
-    write_attempt("tp1-linear/2-1", "complete");
-    write_attempt("tp1-b8/1-1", "complete");
-    write_attempt("tp1-b8/2-1", "aborted");
-    write_attempt("tp1-b16/3-1", "aborted");
-    size_t size;
-    char *plan = fixture_read("data/plans/tiny.json", &size), *path = file_join(run_folder, "plan.json");
-    fixture_write(path, plan, size);
-    fixture_enter(run_folder);
-    free(plan);
-    free(path);
+    run_folder = run_folder_make(folder);
     return 0;
 }
 
@@ -104,7 +73,7 @@ static size_t count_lines(void)
 
 static bool is_there(const char *name)
 {
-    char *path = path_of(name);
+    char *path = run_folder_path(run_folder, name);
     bool there = file_exists(path);
     free(path);
     return there;
@@ -280,7 +249,7 @@ static void finishes_a_purge_that_was_cut_off(void **state)
 {
     (void)state;
     size_t size;
-    char *path = path_of("tp1-b8/2-1"), *text = fixture_read(path, &size);
+    char *path = run_folder_path(run_folder, "tp1-b8/2-1"), *text = fixture_read(path, &size);
     assert_int_equal(CALL(command_purge, "--yes", "tiny", "tp1-b8/2-1"), 0);
     fixture_write(path, text, size);
     size_t lines = count_lines();
