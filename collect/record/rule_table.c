@@ -86,6 +86,10 @@ const struct rule rule_table[RULE_COUNT] = {
                        "The ledger knows the attempt, but its file is gone, and nobody purged it.", NULL, NULL},
     [RULE_SUPERSEDED] = {"SUPERSEDED", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
                          "A later valid try of the same block counts in its place.", NULL, NULL},
+    [RULE_DUPLICATE] =
+        {"DUPLICATE", 1, RULE_RUN, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
+         "All times of a workload, 3 or more, are those of another attempt to the nanosecond: it is a copy.", NULL,
+         NULL},
     [RULE_NOT_MEASURED] = {"NOT_MEASURED", 1, RULE_BLOCK, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
                            "No attempt was made of this arm in the block.", NULL, NULL},
     [RULE_FINGERPRINT] = {"FINGERPRINT", 1, RULE_CELL, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,

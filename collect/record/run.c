@@ -2,6 +2,7 @@
 
 #include "collect/base/json.h"
 #include "collect/record/record.h"
+#include "collect/record/rule_run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -186,6 +187,7 @@ int run_read(const char *folder, const struct rule_settings *settings, struct ru
     run->attempts = xcalloc((size_t)places.count, sizeof *run->attempts);
     for (int i = 0; i < places.count; i++)
         run->attempts[run->attempt_count++] = read_attempt(run, &places.items[i], settings);
+    rule_run_judge(run, settings);
     record_supersede(run);
     result = 0;
 out:
@@ -253,5 +255,6 @@ void run_update(struct run *run, const struct ledger *ledger, const struct rule_
     memcpy(run->ledger.head, ledger->head, sizeof run->ledger.head);
     history_update(&run->history, ledger);
     read_since(run, known, settings);
+    rule_run_judge(run, settings);
     record_supersede(run);
 }

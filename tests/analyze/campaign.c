@@ -45,13 +45,13 @@ void campaign_open(struct campaign *campaign, int blocks, const char *rules)
 
 /* --- attempts ----------------------------------------------------------------------------------------------------- */
 
-static void set_rounds(struct sample *sample, bool plain, int prompt)
+static void set_rounds(struct sample *sample, bool plain, int prompt, bool others)
 {
     static const int of_trees[PROMPTS][3] = {{4, 4, 5}, {4, 5, 4}, {6, 7}};
     sample->rounds = plain ? TOKENS - FIRST_TOKENS : prompt == PROMPTS ? 2 : 3;
     sample->accepted = xcalloc((size_t)sample->rounds, sizeof *sample->accepted);
     for (int i = 0; i < sample->rounds; i++)
-        sample->accepted[i] = plain ? 1 : of_trees[prompt - 1][i];
+        sample->accepted[i] = plain ? 1 : of_trees[others && prompt == 1 ? 1 : prompt - 1][i];
 }
 
 static void set_tokens(struct sample *sample, bool diverges)
@@ -68,10 +68,10 @@ static void set_tokens(struct sample *sample, bool diverges)
         sample->token_ids[DIVERGING_TOKEN] = 7;
 }
 
-static void set_times(struct sample *sample, bool plain, double tpot_ns)
+static void set_times(struct sample *sample, bool plain, double tpot_ns, int64_t start_ns)
 {
     double tokens = plain ? TOKENS - FIRST_TOKENS : CAMPAIGN_TOKENS_COMMITTED;
-    sample->start_ns = 1000;
+    sample->start_ns = start_ns;
     sample->ttft_ns = CAMPAIGN_TTFT_NS;
     sample->decode_ns = (int64_t)(tpot_ns * tokens);
     sample->end_ns = sample->start_ns + sample->ttft_ns + sample->decode_ns;
@@ -82,8 +82,16 @@ static void set_times(struct sample *sample, bool plain, double tpot_ns)
     }
 }
 
+/* Each attempt begins at its own nanosecond: equal times would make it a copy. */
+static int64_t own_start(const struct campaign_attempt *attempt)
+{
+    const int last_letter = attempt->arm[strlen(attempt->arm) - 1];
+    return 1000000 * (int64_t)attempt->block + 1000 * attempt->try_number + last_letter;
+}
+
 static json_t *make_sample(const struct campaign_attempt *attempt, const char *workload, int prompt, double tpot_ns)
 {
+    const int64_t start_ns = own_start(attempt);
     bool plain = strstr(attempt->arm, "auto") != NULL, code = strcmp(workload, "code") == 0;
     struct sample sample;
     sample_init(&sample);
@@ -96,8 +104,8 @@ static json_t *make_sample(const struct campaign_attempt *attempt, const char *w
     if (sample.ok) {
         sample.finish = FINISH_LENGTH;
         set_tokens(&sample, code && prompt == attempt->diverging_prompt);
-        set_rounds(&sample, plain, prompt);
-        set_times(&sample, plain, tpot_ns);
+        set_rounds(&sample, plain, prompt, attempt->other_rounds);
+        set_times(&sample, plain, tpot_ns, start_ns);
     } else {
         sample.error_code = xstrdup("TIMEOUT");
         sample.error_message = xstrdup("no answer");
@@ -131,7 +139,8 @@ static struct attempt_writer *open_writer(const struct campaign *campaign, const
     char *path = xformat("%s/%d-%d.jsonl", folder, attempt->block, try_number);
     json_t *header = fixture_header(attempt->arm, attempt->block, try_number);
     json_set(header, "workloads", make_workloads(attempt));
-    json_set(header, "machine", json_pack("{s:s, s:i}", "cpu", "a processor", "cores", 2));
+    json_set(header, "machine",
+             json_pack("{s:s, s:i}", "cpu", attempt->cpu ? attempt->cpu : "a processor", "cores", 2));
     json_t *drafter = json_object_get(json_object_get(header, "source"), "drafter");
     if (attempt->drafter)
         json_set(drafter, "sha256", json_string(attempt->drafter));

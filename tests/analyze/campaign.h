@@ -25,6 +25,8 @@ struct campaign_attempt {
     const char *started, *boot_id;            /* 2026-03-01T12:00:00Z, one boot */
     const char *cell_suffix, *compare_suffix; /* settings that differ make other hashes */
     const char *drafter;                      /* hash of its files */
+    const char *cpu;                          /* the machine's; NULL: "a processor" */
+    bool other_rounds;                        /* the rounds of each first prompt commit the same in another order */
     bool torn;                                /* no end line */
     int failed_prompt;                        /* of code, from 1 */
     int diverging_prompt;                     /* of code: its third token is another one */

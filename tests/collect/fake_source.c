@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NS_A_TOKEN = 1000000 };
 
@@ -65,7 +66,8 @@ static void answer(struct fake_source *self, const struct request *request, stru
     sample->warmup = request->warmup;
     sample->asked_tokens = request->max_new_tokens;
     sample->asked_ignore_eos = request->ignore_eos;
-    sample->start_ns = (int64_t)self->requests * NS_A_TOKEN * 100;
+    static int64_t answers; /* of any fake in the process: equal times would make attempts copies */
+    sample->start_ns = ++answers * NS_A_TOKEN * 100 + getpid();
     if (self->bad && self->bad_error_code) {
         sample->error_code = xstrdup(self->bad_error_code);
         sample->error_message = xstrdup("as asked");

@@ -1,0 +1,151 @@
+/* What only other attempts and the ledger show of an attempt: copies, and clocks that ran ahead. */
+#include "collect/base/clock.h"
+#include "collect/base/json.h"
+#include "collect/record/run.h"
+#include "tests/record/fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char *folder;
+
+static int set_up(void **state)
+{
+    (void)state;
+    folder = fixture_make_folder();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fixture_remove_folder(folder);
+    return 0;
+}
+
+/* An attempt of arm tp1-b16 with two requests of "code" and one of "maths"; `later_ns` is added to the decode time of
+ * code's last. */
+static void write_attempt(int block, const char *started, int64_t later_ns)
+{
+    struct error error = {0};
+    char hex[FILE_HASH_SIZE], *home = xformat("%s/attempts/tp1-b16", folder),
+                              *path = xformat("%s/%d-1.jsonl", home, block);
+    json_t *header = fixture_header("tp1-b16", block, 1);
+    json_set(header, "started", json_text(started));
+    assert_int_equal(file_make_folder(home, &error), 0);
+    struct attempt_writer *writer = attempt_writer_open(path, header, &error);
+    static const char *const places[][2] = {{"code", "a"}, {"code", "b"}, {"maths", "a"}};
+    for (int i = 0; i < 3; i++) {
+        struct sample sample;
+        fixture_sample(&sample, places[i][0], places[i][1]);
+        sample.start_ns += i == 2 ? block : 0;
+        sample.decode_ns += i == 1 ? later_ns : 0;
+        assert_int_equal(attempt_writer_add(writer, sample_to_json(&sample), &error), 0);
+        sample_free(&sample);
+    }
+    assert_int_equal(attempt_writer_end(writer, "complete", NULL, hex, &error), 0);
+    free(home);
+    free(path);
+}
+
+static void read_well(const struct rule_settings *settings, struct run *run)
+{
+    struct error error = {0};
+    fixture_enter(folder);
+    run_read(folder, settings, run, &error);
+    assert_string_equal(error.message, "");
+}
+
+static const struct verdict *find(const struct run *run, int attempt, enum rule_id rule)
+{
+    const struct verdicts *verdicts = &run->attempts[attempt].verdicts;
+    for (int i = 0; i < verdicts->count; i++)
+        if (verdicts->items[i].rule == rule)
+            return &verdicts->items[i];
+    return NULL;
+}
+
+#define STARTED "2026-03-01T12:00:00Z"
+
+static void test_a_copy_is_invalid_and_its_original_is_not(void **state)
+{
+    (void)state;
+    struct run run;
+    write_attempt(2, STARTED, 0);
+    fixture_enter(folder); /* the ledger knows it first */
+    write_attempt(1, STARTED, 0);
+    write_attempt(3, STARTED, 1);
+    read_well(NULL, &run);
+    const struct verdict *copy = find(&run, 0, RULE_DUPLICATE);
+    assert_non_null(copy);
+    assert_int_equal(copy->level, RULE_INVALID);
+    assert_string_equal(copy->workload, "code");
+    assert_true(copy->observed == 8);
+    assert_non_null(strstr(copy->detail, "demo/tp1-b16/2-1"));
+    assert_null(find(&run, 1, RULE_DUPLICATE));
+    assert_null(find(&run, 2, RULE_DUPLICATE)); /* one nanosecond is another */
+    struct ledger ledger;
+    struct error error = {0};
+    assert_int_equal(ledger_open(folder, &ledger, &error), 0);
+    int verdicts = run.attempts[0].verdicts.count;
+    run_update(&run, &ledger, NULL);
+    assert_int_equal(run.attempts[0].verdicts.count, verdicts);
+    ledger_close(&ledger);
+    run_free(&run);
+}
+
+static void write_at(int block, int64_t from_now_s)
+{
+    char started[CLOCK_UTC_SIZE];
+    write_attempt(block, clock_format_utc(clock_wall_s() + from_now_s, started), block);
+}
+
+static void test_a_clock_that_ran_ahead_is_suspect(void **state)
+{
+    (void)state;
+    struct run run;
+    write_at(1, 240);
+    write_at(2, 400);
+    write_at(3, -400);
+    read_well(NULL, &run);
+    assert_null(find(&run, 0, RULE_CLOCK));
+    assert_null(find(&run, 2, RULE_CLOCK));
+    const struct verdict *ahead = find(&run, 1, RULE_CLOCK);
+    assert_non_null(ahead);
+    assert_int_equal(ahead->level, RULE_SUSPECT);
+    assert_null(ahead->workload);
+    assert_true(ahead->observed > 300 && ahead->observed <= 400 && ahead->threshold == 300);
+    run_free(&run);
+}
+
+static void test_a_longer_lead_that_the_plan_allows_is_noted(void **state)
+{
+    (void)state;
+    struct run run;
+    struct rule_settings settings;
+    struct error error = {0};
+    rule_settings_read(NULL, "", &settings, &error);
+    settings.threshold[RULE_CLOCK] = 1000;
+    write_at(1, 400);
+    read_well(&settings, &run);
+    assert_int_equal(find(&run, 0, RULE_CLOCK)->level, RULE_NOTE);
+    run_free(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_copy_is_invalid_and_its_original_is_not, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_clock_that_ran_ahead_is_suspect, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_longer_lead_that_the_plan_allows_is_noted, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
