@@ -14,7 +14,7 @@ PACKAGES_FUZZ = clang libclang-rt-14-dev
 
 .DEFAULT_GOAL := build
 .SECONDARY:
-.PHONY: help deps build report test fuzz bench format lint clean
+.PHONY: help deps build report test test-gpu fuzz bench format lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,19 +43,32 @@ LIBRARIES = jansson gsl cairo-pdf cairo-ft freetype2 libcurl libpcre2-8 libcrypt
 PKG_FLAGS = $(shell pkg-config --cflags $(LIBRARIES))
 PKG_LIBS = $(shell pkg-config --libs $(LIBRARIES))
 
-CFLAGS_ALL = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wvla -Wno-missing-field-initializers $(WERROR) $(OPENMP) $(MODE_FLAGS) -I. $(PKG_FLAGS) $(CFLAGS)
+# The CUDA backend is built where nvcc and cuBLASLt are; CUDA= builds without.
+NVCC := $(firstword $(realpath $(wildcard $(addsuffix /nvcc,$(subst :, ,$(PATH))) /usr/local/cuda/bin/nvcc)))
+CUDA ?= $(NVCC:%/bin/nvcc=%)
+ifneq ($(and $(CUDA),$(wildcard $(CUDA)/include/cublasLt.h)),)
+CUDA_FLAGS = -DCLEANSLATE_CUDA -isystem $(CUDA)/include
+CUDA_LIBS = -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublasLt -lcudart_static -lpthread -ldl -lrt
+CUDA_SOURCES = $(if $(filter fuzz,$(MODE)),,$(shell find collect -name '*.cu'))
+endif
+NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. -Xcompiler -Wall,-Wextra,-Wshadow,-fno-threadsafe-statics,-fno-exceptions \
+	-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] $(if $(WERROR),-Werror all-warnings)
+
+CFLAGS_ALL = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wvla -Wno-missing-field-initializers $(WERROR) $(OPENMP) $(MODE_FLAGS) -I. $(PKG_FLAGS) $(CUDA_FLAGS) $(CFLAGS)
 LDLIBS_ALL = -Wl,--as-needed $(PKG_LIBS) -lutf8proc -ldnnl $(OPENMP) -lm $(LDLIBS)
 
 MAINS = collect/collect.c analyze/analyze.c render/render.c
 # Fuzzers read files, and have no backend: clang lacks what gcc offers its loops.
-BACKENDS = $(if $(filter fuzz,$(MODE)),collect/engine/cpu/%)
-SOURCES = $(filter-out $(MAINS) $(BACKENDS),$(shell find collect analyze render -name '*.c' 2>/dev/null))
-TEST_SOURCES = $(shell find tests -name 'test_*.c')
-TEST_HELPERS = $(filter-out $(TEST_SOURCES),$(shell find tests -name '*.c'))
+BACKENDS = $(if $(filter fuzz,$(MODE)),collect/engine/backend.c collect/engine/cpu/% collect/engine/cuda/%)
+SOURCES = $(filter-out $(MAINS) $(BACKENDS) $(if $(CUDA_FLAGS),,collect/engine/cuda/%),$(shell find collect analyze render -name '*.c' 2>/dev/null))
+TEST_SOURCES = $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*')
+GPU_TEST_SOURCES = $(wildcard tests/gpu/test_*.c)
+TEST_HELPERS = $(filter-out $(TEST_SOURCES) $(GPU_TEST_SOURCES),$(shell find tests -name '*.c'))
 
 object = $(patsubst %.c,$(OUT)/obj/%.o,$(1))
 PROGRAMS = $(OUT)/bin/collect $(OUT)/bin/analyze $(OUT)/bin/render
 TEST_PROGRAMS = $(patsubst %.c,$(OUT)/bin/%,$(TEST_SOURCES))
+GPU_TEST_PROGRAMS = $(patsubst %.c,$(OUT)/bin/%,$(GPU_TEST_SOURCES)) $(OUT)/bin/tests/engine/test_golden
 ARCHIVE = $(OUT)/obj/cleanslate.a
 
 build: $(PROGRAMS) ## build the three programs into out/bin/ (MODE=debug: out/debug/bin/)
@@ -65,20 +78,25 @@ $(OUT)/obj/%.o: %.c | $(filter deps,$(MAKECMDGOALS))
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
 
-$(ARCHIVE): $(call object,$(SOURCES) $(TEST_HELPERS))
+$(OUT)/obj/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(CUDA)/bin/nvcc $(NVCC_FLAGS) -MMD -MP -c $< -o $@
+
+$(ARCHIVE): $(call object,$(SOURCES) $(TEST_HELPERS)) $(CUDA_SOURCES:%=$(OUT)/obj/%.o)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
 $(OUT)/bin/collect: $(OUT)/obj/collect/collect.o $(ARCHIVE)
 $(OUT)/bin/analyze: $(OUT)/obj/analyze/analyze.o $(ARCHIVE)
 $(OUT)/bin/render: $(OUT)/obj/render/render.o $(ARCHIVE)
+$(OUT)/bin/collect: LDLIBS_OWN = $(CUDA_LIBS)
 $(PROGRAMS):
 	@mkdir -p $(@D)
-	$(CC) $(MODE_FLAGS) $^ $(LDLIBS_ALL) -o $@
+	$(CC) $(MODE_FLAGS) $^ $(LDLIBS_ALL) $(LDLIBS_OWN) -o $@
 
 $(OUT)/bin/tests/%: $(OUT)/obj/tests/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
-	$(CC) $(MODE_FLAGS) $^ $(LDLIBS_ALL) -lcmocka -o $@
+	$(CC) $(MODE_FLAGS) $^ $(LDLIBS_ALL) $(CUDA_LIBS) -lcmocka -o $@
 
 -include $(shell find $(OUT)/obj -name '*.d' 2>/dev/null)
 
@@ -103,6 +121,10 @@ endif
 test: build $(TEST_PROGRAMS) ## build and run all tests (MODE=debug: with address and undefined-behaviour sanitizers)
 	@tests/run.sh $(sort $(TEST_PROGRAMS))
 
+test-gpu: build $(if $(CUDA_FLAGS),$(GPU_TEST_PROGRAMS)) ## run the tests of the CUDA backend on this machine's GPU
+	@if [ -n "$(CUDA_FLAGS)" ]; then CLEANSLATE_BACKEND=cuda tests/run.sh $(GPU_TEST_PROGRAMS); \
+	else echo "SKIPPED: this build has no CUDA backend; install nvcc and cuBLASLt, or say where they are by CUDA=/path"; fi
+
 fuzz: ## run libFuzzer on each reader of files, FUZZ_SECONDS each; new inputs and findings stay in out/fuzz/ (needs clang)
 	@command -v clang >/dev/null || { echo "make fuzz: no clang here; install $(PACKAGES_FUZZ)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory MODE=fuzz fuzzers
@@ -120,7 +142,7 @@ endif
 bench: $(OUT)/bin/collect ## time the engine on the demo model: each stage beside its matrix products alone
 	$(OUT)/bin/collect bench --target data/models/demo/target --drafter data/models/demo/drafter
 
-FORMATTED = $(shell find collect analyze render tests -name '*.[ch]')
+FORMATTED = $(shell find collect analyze render tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
 
 format: ## bring all sources into the house's format
 	clang-format -i $(FORMATTED)

@@ -10,7 +10,7 @@
 #define BLOCK_LIMIT 64 /* positions that are set aside for a round */
 
 struct bench {
-    const char *target, *drafter, *dtype, *budgets;
+    const char *target, *drafter, *dtype, *device, *budgets;
     int context, rounds, passes;
 };
 
@@ -75,11 +75,13 @@ static int measure_arms(struct engine *engine, const struct bench *bench, struct
 
 int command_bench(int argc, char **argv)
 {
-    struct bench bench = {.dtype = "bfloat16", .budgets = "8,16,32,64", .context = 128, .rounds = 24, .passes = 2};
+    struct bench bench = {
+        .dtype = "bfloat16", .device = "auto", .budgets = "8,16,32,64", .context = 128, .rounds = 24, .passes = 2};
     const struct option_entry entries[] = {
         {"--target", OPTION_TEXT, &bench.target, "DIR", "the target's folder", true},
         {"--drafter", OPTION_TEXT, &bench.drafter, "DIR", "the drafter's folder; without it only auto is timed"},
         {"--dtype", OPTION_TEXT, &bench.dtype, "TYPE", "bfloat16 (default) or float32"},
+        {"--device", OPTION_TEXT, &bench.device, "NAME", "auto (default), cpu or cuda"},
         {"--budgets", OPTION_TEXT, &bench.budgets, "N,...", "budgets of ddtree (default 8,16,32,64)"},
         {"--context", OPTION_COUNT, &bench.context, "N", "tokens of the prompt (default 128)"},
         {"--rounds", OPTION_COUNT, &bench.rounds, "N", "rounds that are timed (default 24)"},
@@ -97,7 +99,11 @@ int command_bench(int argc, char **argv)
         fprintf(stderr, "--dtype %s: give bfloat16 or float32\n", bench.dtype);
         return EXIT_CODE_USAGE;
     }
-    struct engine *engine = engine_open(bench.target, bench.drafter, bench.dtype, "cpu", &error);
+    if (strcmp(bench.device, "auto") != 0 && strcmp(bench.device, "cpu") != 0 && strcmp(bench.device, "cuda") != 0) {
+        fprintf(stderr, "--device %s: give auto, cpu or cuda\n", bench.device);
+        return EXIT_CODE_USAGE;
+    }
+    struct engine *engine = engine_open(bench.target, bench.drafter, bench.dtype, bench.device, &error);
     if (engine)
         measure_arms(engine, &bench, &error);
     engine_close(engine);

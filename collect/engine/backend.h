@@ -113,5 +113,10 @@ struct backend {
 };
 
 extern const struct backend_class backend_cpu;
+extern const struct backend_class backend_cuda; /* where CLEANSLATE_CUDA is defined: nvcc was there to build it */
+
+/* "cpu"; "cuda", or NULL and why not; "auto": "cuda" where it can be used. Where a GPU is there but cannot be, "auto"
+ * says why on stderr. */
+const struct backend_class *backend_find(const char *device, struct error *error);
 
 #endif

@@ -31,10 +31,8 @@ struct engine {
 static int choose_backend(struct engine *engine, const char *dtype, const char *device, struct error *error)
 {
     engine->dtype = strcmp(dtype, "bfloat16") == 0 ? ENGINE_BFLOAT16 : ENGINE_FLOAT32;
-    if (strcmp(device, "cuda") == 0)
-        return fail(error, "device \"cuda\": this build has no CUDA backend; use \"cpu\" or \"auto\"");
-    engine->class = &backend_cpu;
-    return 0;
+    engine->class = backend_find(device, error);
+    return engine->class ? 0 : -1;
 }
 
 static struct tokenizer *open_tokenizer(const char *folder, struct error *error)

@@ -13,7 +13,8 @@
 struct engine;
 
 /* Reads config, tokenizer and weights' headers of the target and (drafter not NULL) of the drafter; loads nothing yet.
- * dtype: "float32" or "bfloat16"; device: "auto" or "cpu". */
+ * dtype: "float32" or "bfloat16"; device: "auto", "cpu" or "cuda".
+ */
 struct engine *engine_open(const char *target, const char *drafter, const char *dtype, const char *device,
                            struct error *error);
 void engine_close(struct engine *engine);

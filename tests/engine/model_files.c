@@ -4,6 +4,8 @@
 #include "collect/engine/bfloat16.h"
 #include "tests/record/fixture.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,39 +136,91 @@ static void store(unsigned char *out, size_t i, const char *dtype)
     memcpy(out + 2 * i, &half, 2);
 }
 
-void model_files_write_weights(const char *folder, const char *name, const json_t *tensors, const char *dtype)
+static size_t elements_of(const json_t *shape)
 {
-    size_t size = 0, width = strcmp(dtype, "F32") == 0 ? 4 : 2;
-    unsigned char *data = NULL;
+    size_t elements = 1;
+    for (size_t i = 0; i < json_array_size(shape); i++)
+        elements *= (size_t)json_integer_value(json_array_get(shape, i));
+    return elements;
+}
+
+/* The header of tensors of `width` bytes an element one after another; *size: of all. free() it. */
+static char *header_of(const json_t *tensors, const char *dtype, size_t width, size_t *size)
+{
     json_t *header = json_object(), *shape;
     const char *tensor;
+    *size = 0;
     json_object_foreach((json_t *)tensors, tensor, shape)
     {
-        size_t elements = 1, index;
-        json_t *length;
-        json_array_foreach(shape, index, length) elements *= (size_t)json_integer_value(length);
-        data = xrealloc(data, size + elements * width, 1);
-        for (size_t i = 0; i < elements; i++)
-            store(data + size, i, dtype);
+        size_t bytes = elements_of(shape) * width;
         json_object_set_new(header, tensor,
                             json_pack("{s:s, s:O, s:[I,I]}", "dtype", dtype, "shape", shape, "data_offsets",
-                                      (json_int_t)size, (json_int_t)(size + elements * width)));
-        size += elements * width;
+                                      (json_int_t)*size, (json_int_t)(*size + bytes)));
+        *size += bytes;
     }
     char *text = json_dumps(header, 0);
-    write_file(folder, name, text, data, size);
-    free(text);
-    free(data);
     json_decref(header);
+    return text;
+}
+
+void model_files_write_weights(const char *folder, const char *name, const json_t *tensors, const char *dtype)
+{
+    size_t size, width = strcmp(dtype, "F32") == 0 ? 4 : 2;
+    char *header = header_of(tensors, dtype, width, &size);
+    unsigned char *data = xmalloc(size), *at = data;
+    const char *tensor;
+    json_t *shape;
+    json_object_foreach((json_t *)tensors, tensor, shape)
+    {
+        size_t elements = elements_of(shape);
+        for (size_t i = 0; i < elements; i++)
+            store(at, i, dtype);
+        at += elements * width;
+    }
+    write_file(folder, name, header, data, size);
+    free(header);
+    free(data);
+}
+
+static void write_config(const char *folder, const json_t *config)
+{
+    char *path = file_join(folder, "config.json"), *text = json_dumps(config, 0);
+    fixture_write(path, text, strlen(text));
+    free(text);
+    free(path);
 }
 
 void model_files_write(const char *folder, const json_t *config, const json_t *tensors, const char *dtype)
 {
-    if (config) {
-        char *path = file_join(folder, "config.json"), *text = json_dumps(config, 0);
-        fixture_write(path, text, strlen(text));
-        free(text);
-        free(path);
-    }
+    if (config)
+        write_config(folder, config);
     model_files_write_weights(folder, "model.safetensors", tensors, dtype);
+}
+
+/* From -1 to 1, by a linear congruential generator. */
+static float draw(uint64_t *random)
+{
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return (float)(*random >> 40) * 0x1p-23f - 1.0f;
+}
+
+void model_files_write_random(const char *folder, const json_t *config, const json_t *tensors, unsigned seed)
+{
+    size_t size;
+    char *header = header_of(tensors, "F32", sizeof(float), &size);
+    float *data = xmalloc(size), *at = data;
+    uint64_t random = seed;
+    const char *tensor;
+    json_t *shape;
+    json_object_foreach((json_t *)tensors, tensor, shape)
+    {
+        bool vector = json_array_size(shape) == 1;
+        float columns = (float)json_integer_value(json_array_get(shape, json_array_size(shape) - 1));
+        for (size_t i = 0, elements = elements_of(shape); i < elements; i++)
+            *at++ = vector ? 1 + draw(&random) / 4 : draw(&random) * sqrtf(3 / columns);
+    }
+    write_config(folder, config);
+    write_file(folder, "model.safetensors", header, data, size);
+    free(header);
+    free(data);
 }

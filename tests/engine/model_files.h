@@ -23,7 +23,11 @@ json_t *model_files_tensors(const json_t *config);
 /* Writes config.json (NULL: none), and model.safetensors with tensors of one type; element i of each is i / 8. */
 void model_files_write(const char *folder, const json_t *config, const json_t *tensors, const char *dtype);
 
-/* The same for weights alone, as a file of that name. */
+/* The same with random elements in float32, such as leave a model's numbers of usual size: vectors near 1, rows of
+ * matrices so that products keep the size of what they read. */
+void model_files_write_random(const char *folder, const json_t *config, const json_t *tensors, unsigned seed);
+
+/* The same as model_files_write() for weights alone, as a file of that name. */
 void model_files_write_weights(const char *folder, const char *name, const json_t *tensors, const char *dtype);
 
 #endif

@@ -203,7 +203,6 @@ static void says_what_it_cannot_open(void **state)
         {"tests/golden", NULL, "cpu", "tests/golden/config.json"},
         {TARGET, TARGET, "cpu", "block_size"},
         {DRAFTER, NULL, "cpu", "model.embed_tokens.weight"},
-        {TARGET, DRAFTER, "cuda", "no CUDA backend"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct error error = {0};

@@ -1,0 +1,41 @@
+#include "collect/engine/backend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifdef CLEANSLATE_CUDA
+
+#include "collect/engine/cuda/device.h"
+
+static const struct backend_class *find_cuda(bool asked, struct error *error)
+{
+    struct error reason = {0};
+    enum device_state state = device_find(&reason);
+    if (state == DEVICE_USABLE)
+        return &backend_cuda;
+    if (asked)
+        fail(error, "device \"cuda\": %s", reason.message);
+    else if (state == DEVICE_UNUSABLE)
+        fprintf(stderr, "a GPU is not used, the CPU is: %s\n", reason.message);
+    return NULL;
+}
+
+#else
+
+static const struct backend_class *find_cuda(bool asked, struct error *error)
+{
+    if (asked)
+        fail(error, "device \"cuda\": this build has no CUDA backend; build where nvcc is, or use \"cpu\" or \"auto\"");
+    return NULL;
+}
+
+#endif
+
+const struct backend_class *backend_find(const char *device, struct error *error)
+{
+    if (strcmp(device, "cpu") == 0)
+        return &backend_cpu;
+    bool asked = strcmp(device, "cuda") == 0;
+    const struct backend_class *class = find_cuda(asked, error);
+    return class || asked ? class : &backend_cpu;
+}

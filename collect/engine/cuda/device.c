@@ -1,0 +1,88 @@
+#include "collect/engine/cuda/device.h"
+
+#include <unistd.h>
+
+#define CAPABILITY_MINIMUM 80 /* 8.0: bfloat16 products */
+
+/* What initialisation may fail of, and what helps. */
+static const struct {
+    cudaError_t status;
+    const char *remedy;
+} remedies[] = {
+    {cudaErrorInsufficientDriver, "the driver is older than this build's CUDA; update it, or build with an older CUDA"},
+    {cudaErrorNoDevice, "the driver shows no GPU; look at CUDA_VISIBLE_DEVICES, and give the container its GPUs"},
+    {cudaErrorInitializationError,
+     "is /dev/nvidia-uvm there? Load the module nvidia-uvm, and give it to the container"},
+    {cudaErrorUnknown, "is /dev/nvidia-uvm there? Load the module nvidia-uvm, and give it to the container"},
+    {cudaErrorOperatingSystem, "may this user open /dev/nvidia*? Give the container its devices"},
+    {cudaErrorSystemDriverMismatch,
+     "the driver's library and its kernel module differ; reboot, or match the container"},
+    {cudaErrorSystemNotReady, "the system is not ready; start nvidia-fabricmanager"},
+    {cudaErrorCompatNotSupportedOnDevice, "this GPU takes no forward-compatible driver; update the driver itself"},
+    {cudaErrorDevicesUnavailable, "another process has it to itself; end that, or set its compute mode to default"},
+    {cudaErrorMemoryAllocation, "its memory is taken; end what else runs on it"},
+    {cudaErrorNoKernelImageForDevice, "this build has no code for this GPU; it needs compute capability 8.0"},
+    {cudaErrorInvalidDevice, "look at CUDA_VISIBLE_DEVICES"},
+};
+
+void device_check(cudaError_t status, const char *file, int line)
+{
+    if (status != cudaSuccess)
+        die("%s:%d: CUDA: %s (%s)", file, line, cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+static int refuse(struct error *reason, cudaError_t status)
+{
+    for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
+        if (remedies[i].status == status)
+            return fail(reason, "CUDA does not start (%s): %s", cudaGetErrorName(status), remedies[i].remedy);
+    return fail(reason, "CUDA does not start (%s): %s", cudaGetErrorName(status), cudaGetErrorString(status));
+}
+
+static int initialise(struct error *reason)
+{
+    int count = 0, major = 0, minor = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaSuccess && count == 0)
+        status = cudaErrorNoDevice;
+    if (status == cudaSuccess)
+        status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    if (status == cudaSuccess)
+        status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+    if (status == cudaSuccess && 10 * major + minor < CAPABILITY_MINIMUM)
+        return fail(reason, "the GPU has compute capability %d.%d; 8.0 or higher is needed", major, minor);
+    if (status == cudaSuccess)
+        status = cudaSetDevice(0);
+    if (status == cudaSuccess)
+        status = cudaFree(NULL); /* makes the context: exclusive use and missing devices show here */
+    return status == cudaSuccess ? 0 : refuse(reason, status);
+}
+
+enum device_state device_find(struct error *reason)
+{
+    static const char *const traces[] = {"/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia/version"};
+    if (!initialise(reason))
+        return DEVICE_USABLE;
+    for (size_t i = 0; i < sizeof traces / sizeof *traces; i++)
+        if (access(traces[i], F_OK) == 0)
+            return DEVICE_UNUSABLE;
+    *reason = (struct error){0};
+    fail(reason, "no NVIDIA driver is here; install it, or use device \"cpu\" or \"auto\"");
+    return DEVICE_ABSENT;
+}
+
+void *device_allocate(size_t bytes)
+{
+    void *memory = NULL;
+    CUDA_CHECK(cudaMalloc(&memory, bytes ? bytes : 1));
+    CUDA_CHECK(cudaMemset(memory, 0, bytes ? bytes : 1));
+    CUDA_CHECK(cudaStreamSynchronize(NULL)); /* other streams do not wait for the default one's */
+    return memory;
+}
+
+void *device_allocate_pinned(size_t bytes)
+{
+    void *memory = NULL;
+    CUDA_CHECK(cudaMallocHost(&memory, bytes ? bytes : 1));
+    return memory;
+}

@@ -1,0 +1,27 @@
+/* The GPU that the CUDA backend computes on: the first that the driver shows (CUDA_VISIBLE_DEVICES chooses). The CUDA
+ * runtime is linked statically and finds the driver when it is first called, so that the program starts without one. */
+#ifndef COLLECT_ENGINE_CUDA_DEVICE_H
+#define COLLECT_ENGINE_CUDA_DEVICE_H
+
+#include "collect/base/error.h"
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+/* ABSENT: nothing of NVIDIA's is here. UNUSABLE: a GPU or its driver is, but CUDA cannot be used. */
+enum device_state { DEVICE_ABSENT, DEVICE_UNUSABLE, DEVICE_USABLE };
+
+/* Initialises the GPU when first called. Where it cannot be used, `reason` names the cause and the remedy. */
+enum device_state device_find(struct error *reason);
+
+/* Ends in die() with file, line and CUDA's text unless `status` is success. */
+#define CUDA_CHECK(call) device_check((call), __FILE__, __LINE__)
+void device_check(cudaError_t status, const char *file, int line);
+
+/* Zeroed memory of the GPU, 256-byte aligned; given back by cudaFree(). */
+void *device_allocate(size_t bytes);
+
+/* Host memory that the GPU copies from and to directly; given back by cudaFreeHost(). */
+void *device_allocate_pinned(size_t bytes);
+
+#endif

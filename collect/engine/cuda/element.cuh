@@ -1,0 +1,93 @@
+/* What all kernels share: the two element types, sums over warps and blocks, and the check after a launch. */
+#ifndef COLLECT_ENGINE_CUDA_ELEMENT_CUH
+#define COLLECT_ENGINE_CUDA_ELEMENT_CUH
+
+#include "collect/engine/cuda/kernels.h"
+
+extern "C" {
+#include "collect/engine/cuda/device.h"
+}
+
+#include <cuda_bf16.h>
+#include <math.h>
+
+#define WARP 32
+#define ALL_LANES 0xffffffffu
+
+/* Calls the template for the type at hand, and sees whether its launch was taken. */
+#define LAUNCH(type, call)                                                                                             \
+    do {                                                                                                               \
+        if ((type) == ELEMENT_BFLOAT16) {                                                                              \
+            typedef __nv_bfloat16 T;                                                                                   \
+            call;                                                                                                      \
+        } else {                                                                                                       \
+            typedef float T;                                                                                           \
+            call;                                                                                                      \
+        }                                                                                                              \
+        CUDA_CHECK(cudaGetLastError());                                                                                \
+    } while (0)
+
+static __device__ __forceinline__ float load(float x)
+{
+    return x;
+}
+
+static __device__ __forceinline__ float load(__nv_bfloat16 x)
+{
+    return __bfloat162float(x);
+}
+
+static __device__ __forceinline__ void store(float *out, float x)
+{
+    *out = x;
+}
+
+static __device__ __forceinline__ void store(__nv_bfloat16 *out, float x)
+{
+    *out = __float2bfloat16_rn(x);
+}
+
+/* x as the type would hold it. */
+template <typename T> static __device__ __forceinline__ float rounded(float x)
+{
+    T held;
+    store(&held, x);
+    return load(held);
+}
+
+static __device__ __forceinline__ float warp_sum(float x)
+{
+    for (int step = WARP / 2; step > 0; step /= 2)
+        x += __shfl_xor_sync(ALL_LANES, x, step);
+    return x;
+}
+
+static __device__ __forceinline__ float warp_largest(float x)
+{
+    for (int step = WARP / 2; step > 0; step /= 2)
+        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, step));
+    return x;
+}
+
+/* Over a block of whole warps; every thread gets the result. `parts`: shared, [32]. */
+static __device__ __forceinline__ float block_sum(float x, float *parts)
+{
+    x = warp_sum(x);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0)
+        parts[threadIdx.x / WARP] = x;
+    __syncthreads();
+    return warp_sum(threadIdx.x % WARP < blockDim.x / WARP ? parts[threadIdx.x % WARP] : 0.0f);
+}
+
+static __device__ __forceinline__ float block_largest(float x, float *parts)
+{
+    x = warp_largest(x);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0)
+        parts[threadIdx.x / WARP] = x;
+    __syncthreads();
+    return warp_largest(threadIdx.x % WARP < blockDim.x / WARP ? parts[threadIdx.x % WARP] : -INFINITY);
+}
+
+#endif
