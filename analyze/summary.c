@@ -185,10 +185,11 @@ static json_t *make_headline(const struct plan *plan)
     return array;
 }
 
-static json_t *make_plan(const struct plan *plan)
+static json_t *make_plan(const struct plan *plan, const struct run *run)
 {
     json_t *object = json_object(), *workloads = json_array();
     json_set(object, "blocks", json_integer(plan->blocks));
+    json_set(object, "extended_from", summary_make_extensions(run));
     json_set(object, "seed", json_integer(plan->seed));
     json_set(object, "warmup", json_integer(plan->warmup));
     json_set(object, "temperature", json_number(plan->sampling.temperature));
@@ -301,7 +302,7 @@ static json_t *make_summary(const struct comparisons *comparisons, const char *p
     json_set(summary, "runs", runs);
     json_set(summary, "machine", copy_or_null(json_object_get(header, "machine")));
     json_set(summary, "source", make_source(header));
-    json_set(summary, "plan", make_plan(plan));
+    json_set(summary, "plan", make_plan(plan, comparisons->cells->run));
     json_set(summary, "method", make_method(plan));
     json_set(summary, "arms", make_arms(plan));
     json_set(summary, "workloads", make_workload_names(plan));

@@ -12,6 +12,9 @@ json_t *summary_make_cells(const struct comparisons *comparisons);
 json_t *summary_make_comparisons(const struct comparisons *comparisons);
 json_t *summary_make_verdicts(const struct comparisons *comparisons);
 
+/* For each time that blocks were added to the plan when results could be seen: of how many blocks. */
+json_t *summary_make_extensions(const struct run *run);
+
 /* {"value", "low", "high", "n", "over"}; null without a value. */
 json_t *summary_make_interval(struct interval interval, const char *over);
 

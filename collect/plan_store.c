@@ -29,22 +29,32 @@ char *plan_store_find(const char *folder)
     return count ? path_of(folder, count) : NULL;
 }
 
-/* Before the file is written, so that no amendment can go unrecorded. */
-static int note_amendment(struct ledger *ledger, const char *path, const char *text, struct error *error)
+static json_int_t blocks_of(const json_t *plan)
+{
+    return json_integer_value(json_object_get(plan, "blocks"));
+}
+
+/* Before the file is written, so that no amendment can go unrecorded. That blocks were added, the report says. */
+static int note_amendment(const struct plan *plan, const json_t *stored, struct ledger *ledger, const char *path,
+                          const char *text, struct error *error)
 {
     char hash[FILE_HASH_SIZE], *copy = xstrdup(path);
     json_t *details = json_object();
     file_hash_bytes(text, strlen(text), hash);
     json_set(details, "plan", json_text(basename(copy)));
     json_set(details, "sha256", json_text(hash));
+    json_set(details, "blocks_before", json_integer(blocks_of(stored)));
+    json_set(details, "blocks", json_integer(blocks_of(plan->json)));
     free(copy);
     return ledger_append(ledger, LEDGER_COLLECT, "amend", details, error);
 }
 
-static int write_plan(const struct plan *plan, const char *path, struct ledger *amended, struct error *error)
+/* `stored`: the plan that this one amends; NULL: none. */
+static int write_plan(const struct plan *plan, const json_t *stored, const char *path, struct ledger *ledger,
+                      struct error *error)
 {
     char *json = json_dumps(plan->json, JSON_INDENT(2)), *text = xformat("%s\n", json);
-    int result = amended ? note_amendment(amended, path, text, error) : 0;
+    int result = stored ? note_amendment(plan, stored, ledger, path, text, error) : 0;
     if (!result)
         result = file_write_whole(path, text, strlen(text), error);
     free(json);
@@ -73,24 +83,25 @@ static bool same_headline(const json_t *stored, const json_t *plan)
 
 int plan_store(const struct plan *plan, const char *folder, struct ledger *ledger, char **path, struct error *error)
 {
-    int count = count_stored(folder);
+    int count = count_stored(folder), result = -1;
     *path = path_of(folder, count ? count : 1);
     if (!count)
-        return write_plan(plan, *path, NULL, error) ? -1 : PLAN_STORED_FIRST;
+        return write_plan(plan, NULL, *path, ledger, error) ? -1 : PLAN_STORED_FIRST;
     json_t *stored = json_read_file(*path, error);
     if (!stored)
         return -1;
-    bool same = json_equal(stored, plan->json), kept = same_headline(stored, plan->json) || !has_begun(ledger);
+    if (json_equal(stored, plan->json)) {
+        result = PLAN_STORED_SAME;
+    } else if (!same_headline(stored, plan->json) && has_begun(ledger)) {
+        fail(error,
+             "%s: \"headline\" differs from the one in %s; it is fixed when the first attempt begins: restore it, or "
+             "measure under another \"name\"",
+             plan->path, *path);
+    } else {
+        free(*path);
+        *path = path_of(folder, count + 1);
+        result = write_plan(plan, stored, *path, ledger, error) ? -1 : PLAN_STORED_AMENDED;
+    }
     json_decref(stored);
-    if (same)
-        return PLAN_STORED_SAME;
-    if (!kept)
-        return fail(
-            error,
-            "%s: \"headline\" differs from the one in %s; it is fixed when the first attempt begins: restore it, or "
-            "measure under another \"name\"",
-            plan->path, *path);
-    free(*path);
-    *path = path_of(folder, count + 1);
-    return write_plan(plan, *path, ledger, error) ? -1 : PLAN_STORED_AMENDED;
+    return result;
 }

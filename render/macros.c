@@ -159,6 +159,18 @@ static void put_block_range(FILE *out, const struct summary *summary)
     fputs("}\n", out);
 }
 
+/* ", extended after n = 6", which stands beside every n; empty where no block was added after looking. What is to be
+ * said then alone is the argument of the other. */
+static void put_extensions(FILE *out, const struct summary *summary)
+{
+    size_t i;
+    const json_t *blocks;
+    fputs("\\newcommand{\\Extended}{", out);
+    json_array_foreach(summary->extended_from, i, blocks)
+        fprintf(out, "%s%lld", i ? " and " : ", extended after $n$~=~", (long long)json_integer_value(blocks));
+    fprintf(out, "}\n\\newcommand{\\IfExtended}[1]{%s}\n", json_array_size(summary->extended_from) ? "#1" : "");
+}
+
 static void put_record(FILE *out, const struct summary *summary)
 {
     long long lines = 0, sessions = 0, attempts = 0, invalid = 0;
@@ -202,6 +214,7 @@ void macros_put(FILE *out, const struct summary *summary)
     put_count(out, "Arms", summary->arm_count);
     put_count(out, "Workloads", summary->workload_count);
     put_block_range(out, summary);
+    put_extensions(out, summary);
     int family = 0;
     for (int i = 0; i < summary->comparison_count; i++)
         family += summary->comparisons[i].headline;

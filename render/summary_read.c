@@ -334,12 +334,27 @@ static bool labels_unique(const struct summary *summary)
     return true;
 }
 
+static int check_extensions(const json_t *array, const char *where, struct error *error)
+{
+    size_t i;
+    const json_t *value;
+    json_array_foreach(array, i, value)
+    {
+        json_int_t blocks = json_integer_value(value);
+        if (!json_is_integer(value) || blocks < 1 || blocks > ATTEMPT_BLOCK_MAXIMUM)
+            return fail(error, "%s: \"extended_from\"[%zu] must be an integer from 1 to %d", where, i,
+                        ATTEMPT_BLOCK_MAXIMUM);
+    }
+    return 0;
+}
+
 static int read_plan(const json_t *object, const char *path, struct summary *summary, const json_t **workloads,
                      struct error *error)
 {
     char *where = xformat("%s: \"plan\"", path);
     const struct json_field fields[] = {
         {"blocks", JSON_FIELD_INT, &summary->blocks, true, 0, ATTEMPT_BLOCK_MAXIMUM},
+        {"extended_from", JSON_FIELD_ARRAY, &summary->extended_from, false, 0, 0},
         {"seed", JSON_FIELD_INT64, &summary->seed, false, 0, 0},
         {"warmup", JSON_FIELD_INT, &summary->warmup, false, 0, 1e6},
         {"min_blocks", JSON_FIELD_INT, &summary->min_blocks, false, 0, 1e6},
@@ -349,6 +364,8 @@ static int read_plan(const json_t *object, const char *path, struct summary *sum
         {0},
     };
     int result = json_read_fields(object, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error);
+    if (!result)
+        result = check_extensions(summary->extended_from, where, error);
     free(where);
     return result;
 }

@@ -210,7 +210,8 @@ static void put_sentence(FILE *out, const struct summary *summary, const struct 
     latex_put(out, summary_arm_text(summary, comparison->arm));
     fprintf(out, "} decodes \\textbf{\\%s{}} times as fast as \\textbf{", name);
     latex_put(out, summary_arm_text(summary, comparison->baseline));
-    fprintf(out, "} (%s$n=\\%sN{}$ blocks", interval ? "" : "too few for an interval: ", name);
+    fprintf(out, "} (%s$n=\\%sN{}$ blocks%s", interval ? "" : "too few for an interval: ", name,
+            json_array_size(summary->extended_from) ? "\\Extended{}" : "");
     if (interval)
         fprintf(out, ", \\IntervalLevel\\%% interval [\\%sLow{}, \\%sHigh{}]", name, name);
     if (simultaneous)

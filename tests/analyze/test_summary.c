@@ -1,5 +1,6 @@
 /* summary.json from run folders with known times: its numbers, derived by hand, and what is null in it. */
 #include "analyze/summary.h"
+#include "collect/base/file.h"
 #include "collect/base/json.h"
 #include "tests/analyze/campaign.h"
 #include "tests/record/fixture.h"
@@ -11,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -334,6 +336,108 @@ static void test_same_run_same_bytes(void **state)
     campaign_close(&campaign);
 }
 
+/* --- what the ledger says ----------------------------------------------------------------------------------------- */
+
+static void note(const struct campaign *campaign, enum ledger_actor actor, const char *action, json_t *details)
+{
+    struct ledger ledger;
+    struct error error = {0};
+    assert_int_equal(ledger_open(campaign->folder, &ledger, &error), 0);
+    assert_int_equal(ledger_append(&ledger, actor, action, details, &error), 0);
+    ledger_close(&ledger);
+}
+
+static void amend(const struct campaign *campaign, int blocks_before, int blocks)
+{
+    note(campaign, LEDGER_COLLECT, "amend", json_pack("{s:i, s:i}", "blocks_before", blocks_before, "blocks", blocks));
+}
+
+static void add_blocks(struct campaign *campaign, int first, int last)
+{
+    for (int block = first; block <= last; block++)
+        campaign_add(campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1000, 1000});
+    fixture_enter(campaign->folder);
+}
+
+static void test_blocks_added_after_looking_are_told(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 6, "{}");
+    amend(&campaign, 2, 4); /* before anything could be seen */
+    add_blocks(&campaign, 1, 3);
+    amend(&campaign, 4, 4); /* another title */
+    amend(&campaign, 4, 3);
+    note(&campaign, LEDGER_COLLECT, "amend", json_pack("{s:s}", "plan", "plan-4.json"));
+    amend(&campaign, 3, 5);
+    add_blocks(&campaign, 4, 5);
+    amend(&campaign, 5, 6);
+    json_t *summary = build(&campaign), *expected = json_pack("[i, i]", 3, 5);
+    assert_true(json_equal(json_object_get(json_object_get(summary, "plan"), "extended_from"), expected));
+    json_decref(expected);
+    json_decref(summary);
+    campaign_close(&campaign);
+
+    open_known(&campaign);
+    summary = build(&campaign);
+    assert_int_equal(json_array_size(json_object_get(json_object_get(summary, "plan"), "extended_from")), 0);
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+/* The verdict of that rule on that attempt. */
+static const json_t *find_verdict(const json_t *summary, const char *attempt, const char *rule)
+{
+    size_t i;
+    const json_t *verdict;
+    json_array_foreach(json_object_get(summary, "verdicts"), i, verdict)
+    {
+        if (strcmp(json_string_value(json_object_get(verdict, "attempt")), attempt) == 0 &&
+            strcmp(json_string_value(json_object_get(verdict, "rule")), rule) == 0)
+            return verdict;
+    }
+    fail_msg("no %s of %s", rule, attempt);
+    return NULL;
+}
+
+static void test_what_persons_and_accidents_took_is_listed(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    open_known(&campaign);
+    fixture_enter(campaign.folder);
+    note(&campaign, LEDGER_USER, "invalidate",
+         json_pack("{s:s, s:s}", "attempt", "demo/tp1-b16/1-1", "reason", "the fan was off"));
+    char *gone = file_join(campaign.folder, "attempts/tp1-b16/2-1.jsonl");
+    assert_int_equal(unlink(gone), 0);
+    free(gone);
+    json_t *summary = build(&campaign);
+    const json_t *withdrawn = find_verdict(summary, "demo/tp1-b16/1-1", "WITHDRAWN");
+    assert_string_equal(json_string_value(json_object_get(withdrawn, "detail")), "the fan was off");
+    assert_string_equal(json_string_value(json_object_get(withdrawn, "actor")), "user");
+    assert_string_not_equal(json_string_value(json_object_get(withdrawn, "time")), "2026-03-01T12:00:00Z");
+    const json_t *vanished = find_verdict(summary, "demo/tp1-b16/2-1", "VANISHED");
+    assert_string_equal(json_string_value(json_object_get(vanished, "actor")), "rule");
+    const json_t *cell = cell_of(summary, "tp1-b16", "code");
+    assert_number(cell, "blocks_valid", 1);
+    assert_number(cell, "tries", 3);
+    assert_number(cell, "excluded", 2);
+    const json_t *run = json_array_get(json_object_get(summary, "runs"), 0);
+    assert_number(run, "attempts", 9);
+    assert_number(run, "attempts_invalid", 2);
+    int explained = 0;
+    size_t i;
+    const json_t *rule;
+    json_array_foreach(json_object_get(summary, "rules"), i, rule)
+    {
+        const char *id = json_string_value(json_object_get(rule, "id"));
+        explained += strcmp(id, "WITHDRAWN") == 0 || strcmp(id, "VANISHED") == 0;
+    }
+    assert_int_equal(explained, 2);
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
 static void test_broken_ledger_is_refused(void **state)
 {
     (void)state;
@@ -358,6 +462,8 @@ int main(void)
         cmocka_unit_test(test_every_exclusion_is_listed),
         cmocka_unit_test(test_best_are_those_beaten_by_none),
         cmocka_unit_test(test_same_run_same_bytes),
+        cmocka_unit_test(test_blocks_added_after_looking_are_told),
+        cmocka_unit_test(test_what_persons_and_accidents_took_is_listed),
         cmocka_unit_test(test_broken_ledger_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -632,6 +632,14 @@ static void measures_only_what_a_plan_grew_by(void **state)
     assert_int_equal(bench->source.loads, 4);
     read_run(bench, &run);
     assert_int_equal(count_lines(&run.ledger, "amend"), 1);
+    size_t i;
+    const json_t *line;
+    json_array_foreach(run.ledger.lines, i, line)
+    {
+        bool amends = strcmp(json_string_value(json_object_get(line, "action")), "amend") == 0;
+        assert_int_equal(json_integer_value(json_object_get(line, "blocks_before")), amends ? 2 : 0);
+        assert_int_equal(json_integer_value(json_object_get(line, "blocks")), amends ? 3 : 0);
+    }
     run_free(&run);
 
     read_plan(bench, "{'blocks': 3, 'budgets': [8, 12, 16]}");

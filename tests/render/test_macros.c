@@ -74,11 +74,36 @@ static void test_every_macro_has_a_name_of_its_own(void **state)
     summary_free(&summary);
 }
 
+static void check_extended(const json_t *extended_from, const char *expected)
+{
+    struct summary summary;
+    example_read(&summary);
+    summary.extended_from = extended_from;
+    char *text = example_put(macros_put, &summary);
+    check_names(text);
+    if (!strstr(text, expected))
+        fail_msg("%s", text);
+    free(text);
+    summary_free(&summary);
+}
+
+static void test_extensions_stand_beside_n(void **state)
+{
+    (void)state;
+    json_t *once = json_pack("[i]", 6), *twice = json_pack("[i, i]", 6, 12);
+    check_extended(NULL, "\\newcommand{\\Extended}{}\n\\newcommand{\\IfExtended}[1]{}\n");
+    check_extended(once, "\\newcommand{\\Extended}{, extended after $n$~=~6}\n\\newcommand{\\IfExtended}[1]{#1}\n");
+    check_extended(twice, "\\newcommand{\\Extended}{, extended after $n$~=~6 and 12}\n");
+    json_decref(once);
+    json_decref(twice);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_are_spelled_in_letters),
         cmocka_unit_test(test_every_macro_has_a_name_of_its_own),
+        cmocka_unit_test(test_extensions_stand_beside_n),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,10 @@ static void test_damage_is_told_in_one_line(void **state)
     check_damage("\"block\": 1,", "\"block\": 0,", "blocks[0] must have \"block\", from 1 to 1000,");
     check_damage("\"plan\": {\"blocks\": 6", "\"plan\": {\"blocks\": 1001",
                  "\"blocks\" is 1001; it must be from 0 to 1000");
+    check_damage("\"plan\": {\"blocks\": 6", "\"plan\": {\"extended_from\": [3, 0], \"blocks\": 6",
+                 "\"extended_from\"[1] must be an integer from 1 to 1000");
+    check_damage("\"plan\": {\"blocks\": 6", "\"plan\": {\"extended_from\": [\"6\"], \"blocks\": 6",
+                 "\"extended_from\"[0] must be an integer from 1 to 1000");
     check_damage("\"low\": 1.78014", "\"low\": 5e-324", "comparisons[0]: \"speedup\" and its limits must be above 0");
     check_damage("\"accepted_histogram\": [0", "\"accepted_histogram\": [-1", "must hold counts of rounds");
 }

@@ -96,6 +96,13 @@ static void test_sentences_have_macros_for_numbers(void **state)
     assert_non_null(strstr(text, "\\textbf{\\SpeedupBSixteenOverAuto{}} times as fast as \\textbf{auto}"));
     assert_non_null(strstr(text, "[\\SpeedupBSixteenOverLinearSimultaneousLow{}, "));
     assert_null(strstr(text, "On code"));
+    assert_null(strstr(text, "Extended"));
+    free(text);
+    json_t *extended = json_pack("[i]", 3);
+    summary.extended_from = extended;
+    text = example_put(tables_put_sentences, &summary);
+    assert_non_null(strstr(text, "N{}$ blocks\\Extended{}, "));
+    json_decref(extended);
     free(text);
     for (int i = 0; i < summary.comparison_count; i++)
         summary.comparisons[i].headline = false;
