@@ -103,17 +103,30 @@ static void say_new_cells(struct campaign *campaign)
     json_decref(changed);
 }
 
+static const struct verdict *find_invalid_verdict(const struct verdicts *verdicts)
+{
+    for (int i = 0; i < verdicts->count; i++)
+        if (verdicts->items[i].level == RULE_INVALID)
+            return &verdicts->items[i];
+    return NULL;
+}
+
+/* Why the arm is measured again; nothing at its first try. */
 static void say_repeated(struct campaign *campaign, int block, const struct task *task)
 {
-    char arm[ARM_NAME_SIZE];
-    const struct verdicts *verdicts = task->invalid ? &task->invalid->verdicts : NULL;
-    for (int i = 0; verdicts && i < verdicts->count; i++)
-        if (verdicts->items[i].level == RULE_INVALID) {
-            progress_say(&campaign->progress, "block %d, %s: again, since %s was invalid (%s: %s)", block,
-                         arm_name(&campaign->plan->arms[task->arm], arm), task->invalid->attempt.id,
-                         rule_table[verdicts->items[i].rule].id, verdicts->items[i].detail);
-            return;
-        }
+    char name[ARM_NAME_SIZE];
+    const struct arm *arm = &campaign->plan->arms[task->arm];
+    int first, count = run_find_tries(&campaign->run, arm, block, &first);
+    if (!count)
+        return;
+    const struct judged *former = task->invalid ? task->invalid : &campaign->run.attempts[first + count - 1];
+    const struct verdict *verdict = find_invalid_verdict(&former->verdicts);
+    if (verdict)
+        progress_say(&campaign->progress, "block %d, %s: again, since %s was invalid (%s: %s)", block,
+                     arm_name(arm, name), former->attempt.id, rule_table[verdict->rule].id, verdict->detail);
+    else
+        progress_say(&campaign->progress, "block %d, %s: again, to stand beside the other arms in one session", block,
+                     arm_name(arm, name));
 }
 
 /* What there is of blocks x arms x workloads. */

@@ -65,7 +65,10 @@ static void put_cell_row(FILE *out, const struct summary *summary, const struct 
         for (int i = 0; i < QUANTITY_COUNT; i++)
             put_interval(out, interval_of(cell, i), formats[i]);
     }
-    fprintf(out, " & %d/%d & %d \\\\\n", cell->blocks_valid, cell->blocks_planned, cell->tries);
+    fprintf(out, " & %d/%d & %d", cell->blocks_valid, cell->blocks_planned, cell->tries);
+    if (cell->excluded)
+        fprintf(out, " (%d)", cell->excluded);
+    fputs(" \\\\\n", out);
 }
 
 void tables_put_absolute(FILE *out, const struct summary *summary)

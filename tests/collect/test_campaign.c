@@ -563,6 +563,8 @@ static void measures_again_what_vanished(void **state)
     assert_int_equal(bench->source.loads, 1);
     check_complete(bench);
     read_run(bench, &run);
+    assert_non_null(
+        strstr(bench->said, "block 1, tp1-linear: again, since trial/tp1-linear/1-1 was invalid (VANISHED"));
     assert_int_equal(count_attempts(&run, "tp1-linear", 1), 2); /* the number of the first is not used again */
     run_free(&run);
     free(path);
@@ -682,6 +684,8 @@ static void measures_baselines_again_in_a_new_session(void **state)
     pretend_reboot(bench);
     read_plan(bench, "{'budgets': [8, 12, 16]}");
     expect_success(bench);
+    assert_non_null(strstr(bench->said, "block 1, tp1-auto: again, to stand beside the other arms in one session"));
+    assert_null(strstr(bench->said, "tp1-b12: again"));
     read_run(bench, &run);
     for (int block = 1; block <= 2; block++) {
         assert_int_equal(count_attempts(&run, "tp1-auto", block), 2);
