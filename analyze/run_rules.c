@@ -193,8 +193,20 @@ static int compare_begin(const void *a, const void *b)
     return cells_is_newer(first->run, second->attempt, first->attempt) ? -1 : 0;
 }
 
+static int count_arms(const struct residual *residuals, int count)
+{
+    int arms = 0;
+    for (int i = 0; i < count; i++) {
+        int first = 0;
+        while (!arm_equal(&residuals[first].attempt->arm, &residuals[i].attempt->arm))
+            first++;
+        arms += first == i;
+    }
+    return arms;
+}
+
 /* In the order in which the attempts were begun, one value each. */
-static double *order_residuals(const struct cells *cells, int *count)
+static double *order_residuals(const struct cells *cells, int *count, int *arms)
 {
     const int attempts = cells->run->attempt_count;
     struct residual *residuals = xcalloc((size_t)attempts, sizeof *residuals);
@@ -211,17 +223,18 @@ static double *order_residuals(const struct cells *cells, int *count)
         qsort(residuals, (size_t)*count, sizeof *residuals, compare_begin);
     for (int i = 0; i < *count; i++)
         values[i] = residuals[i].sum / residuals[i].cells;
+    *arms = count_arms(residuals, *count);
     free(residuals);
     return values;
 }
 
 /* How much longer a token takes at one end of the run than at the other; 0 where chance explains it. */
-static double measure_drift(const double *values, int count)
+static double measure_drift(const double *values, int count, int arms)
 {
     double *order = xcalloc((size_t)count, sizeof *order);
     for (int i = 0; i < count; i++)
         order[i] = i;
-    const double p = count < DRIFT_ATTEMPTS_MINIMUM ? NAN : statistics_spearman_p(order, values, count);
+    const double p = count < DRIFT_ATTEMPTS_MINIMUM ? NAN : statistics_spearman_p(order, values, count, arms);
     free(order);
     return p < DRIFT_P ? expm1(fabs(statistics_slope(values, count)) * (count - 1)) : 0;
 }
@@ -236,8 +249,8 @@ static void see_drift(const void *context, double threshold, struct verdicts *ve
 
 void run_rules_judge_cells(struct cells *cells)
 {
-    int count;
-    double *values = order_residuals(cells, &count), drift = measure_drift(values, count);
+    int count, arms;
+    double *values = order_residuals(cells, &count, &arms), drift = measure_drift(values, count, arms);
     free(values);
     rule_judge_by(RULE_DRIFT, &cells->plan->rules, see_drift, &drift, &cells->verdicts);
     judge_knobs(cells);

@@ -80,16 +80,16 @@ double statistics_mean_p(const double *values, int count)
     return 2 * gsl_cdf_tdist_Q(fabs(centre) / error, count - 1);
 }
 
-double statistics_spearman_p(const double *x, const double *y, int count)
+double statistics_spearman_p(const double *x, const double *y, int count, int means)
 {
-    if (count < 3)
+    const int degrees = count - 1 - means;
+    if (degrees < 1)
         return NAN;
     double *work = xcalloc(2 * (size_t)count, sizeof *work);
     const double rho = gsl_stats_spearman(x, 1, y, 1, (size_t)count, work);
     free(work);
-    if (fabs(rho) >= 1)
-        return 0;
-    return 2 * gsl_cdf_tdist_Q(fabs(rho) * sqrt((count - 2) / (1 - rho * rho)), count - 2);
+    const double rest = fmax(1 - rho * rho, 0);
+    return isnan(rho) ? NAN : 2 * gsl_cdf_tdist_Q(fabs(rho) * sqrt(degrees / rest), degrees);
 }
 
 double statistics_slope(const double *values, int count)

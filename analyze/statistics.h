@@ -34,10 +34,10 @@ double statistics_mean_p(const double *values, int count);
 /* One-sided p of Student's test that the mean is at most 0. NaN for n < 2. */
 double statistics_mean_above_p(const double *values, int count);
 
-/* Two-sided p that x and y have no monotone relation: Spearman's rank correlation (1904), ties by mean ranks, and t
- * with n - 2 degrees of freedom for rho sqrt((n - 2) / (1 - rho^2)), an approximation that serves from 6 pairs on. NaN
- * below 3 pairs, and where x or y is constant. */
-double statistics_spearman_p(const double *x, const double *y, int count);
+/* Two-sided p that x and y have no monotone relation: Spearman's rank correlation (1904), ties by mean ranks, and
+ * Student's t for rho sqrt(f / (1 - rho^2)) with f = n - 1 - means degrees of freedom, an approximation. `means`: how
+ * many were taken out of y, 1 where it is as it was observed. NaN where no degree is left, or x or y is constant. */
+double statistics_spearman_p(const double *x, const double *y, int count, int means);
 
 /* The slope of the least squares line of values over their indices; NaN for n < 2. */
 double statistics_slope(const double *values, int count);

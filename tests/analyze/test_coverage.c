@@ -255,12 +255,47 @@ static void test_family(void **state)
     gsl_rng_free(random);
 }
 
+/* Residuals from arm means over a run of 24 arms in 3 shuffled blocks, with a drift of so much from end to end. */
+static double share_of_drifts(gsl_rng *random, double drift)
+{
+    enum { DRIFT_ARMS = 24, DRIFT_BLOCKS = 3, ATTEMPTS = DRIFT_ARMS * DRIFT_BLOCKS };
+    double order[ATTEMPTS], residuals[ATTEMPTS];
+    int found = 0;
+    for (int trial = 0; trial < TRIALS / 10; trial++) {
+        double sums[DRIFT_ARMS] = {0};
+        int arms[ATTEMPTS];
+        for (int i = 0; i < ATTEMPTS; i++)
+            arms[i] = i % DRIFT_ARMS;
+        for (int block = 0; block < DRIFT_BLOCKS; block++)
+            gsl_ran_shuffle(random, arms + block * DRIFT_ARMS, DRIFT_ARMS, sizeof *arms);
+        for (int i = 0; i < ATTEMPTS; i++) {
+            order[i] = i;
+            residuals[i] = log1p(drift) * i / ATTEMPTS + gsl_ran_gaussian_ziggurat(random, 0.02);
+            sums[arms[i]] += residuals[i];
+        }
+        for (int i = 0; i < ATTEMPTS; i++)
+            residuals[i] -= sums[arms[i]] / DRIFT_BLOCKS;
+        found += statistics_spearman_p(order, residuals, ATTEMPTS, DRIFT_ARMS) < 0.01;
+    }
+    return found / (TRIALS / 10.0);
+}
+
+static void test_one_pooled_test_of_drift(void **state)
+{
+    (void)state;
+    gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
+    gsl_rng_set(random, 4);
+    assert_coverage("no drift is found where there is none", 72, 1 - share_of_drifts(random, 0), 0.985, 1);
+    assert_coverage("a drift of 6% is found", 72, share_of_drifts(random, 0.06), 0.99, 1);
+    gsl_rng_free(random);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log_t), cmocka_unit_test(test_fieller), cmocka_unit_test(test_crossed),
         cmocka_unit_test(test_welch), cmocka_unit_test(test_median),  cmocka_unit_test(test_stalls_in_both_arms),
-        cmocka_unit_test(test_drift), cmocka_unit_test(test_family),
+        cmocka_unit_test(test_drift), cmocka_unit_test(test_family),  cmocka_unit_test(test_one_pooled_test_of_drift),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -124,15 +124,16 @@ static void test_budgets_without_effect(void **state)
 
 /* --- DRIFT -------------------------------------------------------------------------------------------------------- */
 
-/* Three arms in three blocks, which take 1, and then these factors as long; in this order, by the ledger. */
-static void open_with_drift(struct campaign *campaign, double second, double third, const char *rules)
+/* Three arms in three blocks, in another order in each, as the ledger tells. From the first attempt to the last times
+ * grow by `drift`, or up to the middle, and back again. */
+static void open_with_drift(struct campaign *campaign, double drift, bool returns, const char *rules)
 {
     static const char *const arms[] = {"tp1-b16", "tp1-auto", "tp1-linear"};
-    const double factors[] = {1, second, third};
     campaign_open(campaign, 3, rules);
     for (int i = 0; i < 9; i++) {
-        double tpot_ns = 1e6 * (1 + i % 3) * factors[i / 3];
-        campaign_add(campaign, &(struct campaign_attempt){arms[i % 3], i / 3 + 1, 1, tpot_ns, tpot_ns});
+        const int arm = (i + i / 3) % 3, step = returns ? 8 - 2 * abs(i - 4) : i;
+        const double tpot_ns = 1e6 * (1 + arm) * pow(1 + drift, step / 8.0);
+        campaign_add(campaign, &(struct campaign_attempt){arms[arm], i / 3 + 1, 1, tpot_ns, tpot_ns});
         fixture_enter(campaign->folder);
     }
     campaign_read(campaign);
@@ -142,20 +143,21 @@ static void test_drift(void **state)
 {
     (void)state;
     static const struct {
-        double second, third;
+        double drift;
+        bool returns;
         const char *rules;
         enum rule_level level;
     } cases[] = {
-        {1.05, 1.1, "{}", RULE_SUSPECT},
-        {1 / 1.05, 1 / 1.1, "{}", RULE_SUSPECT},
-        {1.1, 1.0, "{}", RULE_VALID}, /* comes and goes */
-        {1.01, 1.02, "{}", RULE_VALID},
-        {1.05, 1.1, "{\"DRIFT\": 0.5}", RULE_NOTE},
-        {1.01, 1.02, "{\"DRIFT\": 0.01}", RULE_SUSPECT},
+        {.06, false, "{}", RULE_SUSPECT},
+        {-.06, false, "{}", RULE_SUSPECT},
+        {.04, false, "{}", RULE_VALID},
+        {.06, true, "{}", RULE_VALID},
+        {.06, false, "{\"DRIFT\": 0.5}", RULE_NOTE},
+        {.04, false, "{\"DRIFT\": 0.03}", RULE_SUSPECT},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct campaign campaign;
-        open_with_drift(&campaign, cases[i].second, cases[i].third, cases[i].rules);
+        open_with_drift(&campaign, cases[i].drift, cases[i].returns, cases[i].rules);
         const struct verdict *verdict = find(&campaign.cells.verdicts, RULE_DRIFT);
         if ((verdict ? verdict->level : RULE_VALID) != cases[i].level)
             fail_msg("case %zu: %s", i, verdict ? verdict->detail : "no verdict");
@@ -168,7 +170,7 @@ static void test_drift_marks_every_number_and_is_listed_once(void **state)
     (void)state;
     struct campaign campaign;
     struct error error = {0};
-    open_with_drift(&campaign, 1.05, 1.1, "{}");
+    open_with_drift(&campaign, .1, false, "{}");
     json_t *summary = summary_build(&campaign.run, &campaign.plan, &error);
     const json_t *verdicts = json_object_get(summary, "verdicts"), *cells = json_object_get(summary, "cells");
     int listed = 0;

@@ -207,6 +207,31 @@ static void test_unbeaten(void **state)
     assert_true(unbeaten[0]);
 }
 
+static void test_spearman(void **state)
+{
+    (void)state;
+    /* Intelligence and hours of television, an example of many textbooks: rho = -29/165, p = 0.627188. */
+    static const double x[] = {106, 100, 86, 101, 99, 103, 97, 113, 112, 110};
+    static const double y[] = {7, 27, 2, 50, 28, 29, 20, 12, 6, 17};
+    assert_near(statistics_spearman_p(x, y, 10, 1), 0.627188, 1e-6);
+    static const double ties[] = {1, 2, 2, 3}, rising[] = {1, 2, 3, 4}, same[] = {5, 5, 5, 5};
+    /* Ranks 1, 2.5, 2.5, 4: rho = sqrt(0.9), t = sqrt(18), and for 2 degrees of freedom p = 1 - t / sqrt(2 + t^2). */
+    assert_near(statistics_spearman_p(ties, rising, 4, 1), 1 - sqrt(18.0 / 20), 1e-9);
+    /* With a degree less p is that of Cauchy's distribution: 1 - 2 atan(t) / pi, t = 3. */
+    assert_near(statistics_spearman_p(ties, rising, 4, 2), 1 - 2 * atan(3) / M_PI, 1e-9);
+    assert_true(statistics_spearman_p(rising, rising, 4, 1) < 1e-6);
+    assert_true(isnan(statistics_spearman_p(rising, same, 4, 1)));
+    assert_true(isnan(statistics_spearman_p(rising, ties, 4, 3)));
+}
+
+static void test_slope(void **state)
+{
+    (void)state;
+    static const double values[] = {1, 3, 2, 4};
+    assert_near(statistics_slope(values, 4), 0.8, 1e-12); /* sum of (x - 1.5) y = 4, of squares 5 */
+    assert_true(isnan(statistics_slope(values, 1)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +248,8 @@ int main(void)
         cmocka_unit_test(test_crossed_interval),
         cmocka_unit_test(test_holm),
         cmocka_unit_test(test_unbeaten),
+        cmocka_unit_test(test_spearman),
+        cmocka_unit_test(test_slope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
