@@ -31,7 +31,7 @@ static const char plan_format[] =
 /* --- attempts -------------------------------------------------------------------------------------------------------
  */
 
-static void put_sample(FILE *out, bool plain, const char *workload, int prompt, int64_t decode_ns)
+static void put_sample(FILE *out, bool plain, const char *workload, int prompt, int64_t start_ns, int64_t decode_ns)
 {
     struct sample sample;
     sample_init(&sample);
@@ -52,7 +52,8 @@ static void put_sample(FILE *out, bool plain, const char *workload, int prompt, 
         sample.accepted[i] = plain ? 1 : 3;
     sample.ttft_ns = 5000;
     sample.decode_ns = decode_ns;
-    sample.end_ns = sample.ttft_ns + decode_ns;
+    sample.start_ns = start_ns;
+    sample.end_ns = start_ns + sample.ttft_ns + decode_ns;
     json_t *line = sample_to_json(&sample);
     json_dumpf(line, out, JSON_COMPACT);
     fputc('\n', out);
@@ -85,9 +86,11 @@ static void write_attempt(const char *run, const struct attempt_place *place, bo
     size_t size;
     FILE *out = open_memstream(&bytes, &size);
     put_header(out, place);
+    const int64_t start_ns = 1 + place->arm.method + 10 * place->arm.budget + 1000 * place->try_number +
+                             1000000 * (int64_t)place->block; /* equal times would make it a copy */
     for (int workload = 0; workload < 2; workload++)
         for (int prompt = 1; prompt <= PROMPTS; prompt++)
-            put_sample(out, place->arm.method == METHOD_AUTO, workload ? "maths" : "code", prompt,
+            put_sample(out, place->arm.method == METHOD_AUTO, workload ? "maths" : "code", prompt, start_ns,
                        100000 - 1000 * place->arm.budget + 100 * place->block + 10 * prompt);
     fprintf(out, "{\"type\":\"end\",\"status\":\"%s\"}\n", whole ? "complete" : "aborted");
     fclose(out);
