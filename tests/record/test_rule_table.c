@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,62 @@ static void test_a_rule_of_one_workload_leaves_the_others_alone(void **state)
     attempt_free(&attempt);
 }
 
+/* --- the table as CONTRIBUTING.md has it -------------------------------------------------------------------------- */
+
+static char *voids_text(unsigned voids)
+{
+    static const struct {
+        unsigned metric;
+        const char *name;
+    } metrics[] = {{RULE_VOIDS_TIMES, "times"},
+                   {RULE_VOIDS_TAU, "τ"},
+                   {RULE_VOIDS_TTFT, "TTFT"},
+                   {RULE_VOIDS_SPEEDUP, "speedup"},
+                   {RULE_VOIDS_SCALING, "scaling"}};
+    if (voids == RULE_VOIDS_ALL || voids == RULE_VOIDS_NONE)
+        return xstrdup(voids ? "all" : "nothing");
+    char text[128] = "";
+    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
+        if (voids & metrics[i].metric)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", text[0] ? ", " : "", metrics[i].name);
+    return xstrdup(text);
+}
+
+/* The line's beginning, up to what the rule says in words. */
+static char *row_of(const struct rule *rule)
+{
+    char threshold[64] = "", *voids = voids_text(rule->voids);
+    if (!isnan(rule->threshold))
+        snprintf(threshold, sizeof threshold, " %g,", rule->threshold);
+    if (rule->settable_to > 0)
+        snprintf(threshold + strlen(threshold), sizeof threshold - strlen(threshold), " settable to %g",
+                 rule->settable_to);
+    char *row = xformat("\n| %s | %s | %s | %s |%s | ", rule->id, rule_scope_names[rule->scope], voids,
+                        rule_level_names[rule->level], threshold);
+    free(voids);
+    return row;
+}
+
+/* Every rule has its row there, and no row is of a rule that is no more. */
+static void test_the_documents_know_every_rule(void **state)
+{
+    (void)state;
+    size_t size;
+    int rows = 0;
+    char *text = fixture_read("CONTRIBUTING.md", &size), *table = strstr(text, "| rule | scope | voids |");
+    assert_non_null(table);
+    for (const char *at = table; (at = strstr(at, "\n| ")) && at < strstr(table, "\n\n"); at++)
+        rows += at[3] != '-';
+    assert_int_equal(rows, RULE_COUNT);
+    for (int i = 0; i < RULE_COUNT; i++) {
+        char *row = row_of(&rule_table[i]);
+        if (!strstr(table, row))
+            fail_msg("CONTRIBUTING.md lacks this row: %s", row + 1);
+        free(row);
+    }
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,6 +155,7 @@ int main(void)
         cmocka_unit_test(test_where_all_fail_no_threshold_helps),
         cmocka_unit_test(test_a_failure_that_names_an_error_within_an_answer_is_one),
         cmocka_unit_test(test_a_rule_of_one_workload_leaves_the_others_alone),
+        cmocka_unit_test(test_the_documents_know_every_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
