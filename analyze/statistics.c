@@ -21,10 +21,10 @@ static struct interval around(double value, double half_width, int count)
     return (struct interval){value, value - half_width, value + half_width, count};
 }
 
-/* Limits so far off that their exponentials leave what a double can hold are none. */
+/* Limits beyond 1e130 say nothing, and what is made of several would leave what a double can hold: they are none. */
 static struct interval exponential(struct interval logs)
 {
-    const double furthest = 600;
+    const double furthest = 300;
     bool held = logs.low > -furthest && logs.high < furthest;
     return (struct interval){exp(logs.value), held ? exp(logs.low) : NAN, held ? exp(logs.high) : NAN, logs.count};
 }

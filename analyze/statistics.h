@@ -25,7 +25,7 @@ struct interval statistics_mean_interval(const double *values, int count, double
 
 /* exp of the interval above, of values that are logarithms: paired log-t when they are log ratios of what one block
  * measured. Assumes independent blocks; what is shared inside a block cancels. The value is a geometric mean. A point
- * where a limit would leave what a double can hold, here and wherever else limits are exponentials. */
+ * where a limit would lie beyond 1e130 or its inverse, here and wherever else limits are exponentials. */
 struct interval statistics_log_interval(const double *logs, int count, double alpha);
 
 /* Two-sided p of Student's test that the mean is 0. NaN for n < 2. */

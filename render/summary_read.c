@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define COUNT_LIMIT 1e15
-#define NUMBER_LIMIT 1e300 /* of any number: what figures make of several must stay finite */
+#define NUMBER_LIMIT 1e150 /* of any number: products and ratios of two must stay finite */
 
 /* Reads one element of an array into the element at `to`; `where` names it. */
 typedef int read_element(const json_t *object, const char *where, struct summary *summary, void *to,

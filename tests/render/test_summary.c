@@ -81,8 +81,8 @@ static void test_damage_is_told_in_one_line(void **state)
     check_damage("\"tokens_per_s\": {\"value\": 1", "\"tokens_per_s\": {\"value\": 9", "outside its own interval");
     check_damage("\"log_ratio\": 0", "\"log_ratio\": \"x\", \"y\": 0",
                  "blocks[0] must have \"block\", from 1 to 1000, and \"log_ratio\"");
-    check_damage("\"tokens_per_s\": {\"value\": 1", "\"tokens_per_s\": {\"value\": 1e301, \"x\": 1",
-                 "cells[0]: \"tokens_per_s\": \"value\" is 1e+301; it must be from -1e+300 to 1e+300");
+    check_damage("\"tokens_per_s\": {\"value\": 1", "\"tokens_per_s\": {\"value\": 1e151, \"x\": 1",
+                 "cells[0]: \"tokens_per_s\": \"value\" is 1e+151; it must be from -1e+150 to 1e+150");
     check_damage("\"block\": 1,", "\"block\": 2147483647,", "blocks[0] must have \"block\", from 1 to 1000,");
     check_damage("\"block\": 1,", "\"block\": 0,", "blocks[0] must have \"block\", from 1 to 1000,");
     check_damage("\"plan\": {\"blocks\": 6", "\"plan\": {\"blocks\": 1001",
