@@ -46,8 +46,7 @@ void reason_free(struct reason *reason)
 /* Sequence number of the ledger line that begins the attempt; 0 where there is none. */
 static int begin_sequence(const struct run *run, const struct attempt *attempt)
 {
-    const struct attempt_place place = {attempt->arm, attempt->block, attempt->try_number};
-    const struct history_entry *entry = history_find(&run->history, &place);
+    const struct history_entry *entry = run_history(run, attempt);
     return entry ? entry->begun : 0;
 }
 

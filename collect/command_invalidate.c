@@ -11,7 +11,7 @@
 static int check(const struct revision *revision, const struct judged **found, int count, struct error *error)
 {
     for (int i = 0; i < count; i++) {
-        const struct history_entry *entry = revision_history(revision, found[i]);
+        const struct history_entry *entry = run_history(&revision->run, &found[i]->attempt);
         if (found[i]->purged)
             return fail(error, "%s: was purged, so nothing is left to withdraw", found[i]->attempt.id);
         if (history_is_withdrawn(entry))

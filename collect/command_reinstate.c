@@ -10,7 +10,7 @@
 static int check(const struct revision *revision, const struct judged **found, int count, struct error *error)
 {
     for (int i = 0; i < count; i++)
-        if (found[i]->purged || !history_is_withdrawn(revision_history(revision, found[i])))
+        if (found[i]->purged || !history_is_withdrawn(run_history(&revision->run, &found[i]->attempt)))
             return fail(error, "%s: was not withdrawn; what a rule or a purge took cannot be reinstated",
                         found[i]->attempt.id);
     return 0;

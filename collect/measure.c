@@ -111,9 +111,20 @@ static int make_folder(const struct recording *recording)
     return result;
 }
 
+/* So that an attempt whose file is gone is known for a try of its cells. */
+static json_t *make_cell_hashes(const struct subject *subject, const struct task *task)
+{
+    json_t *hashes = json_object();
+    for (int w = 0; w < subject->plan->workload_count; w++)
+        if (has_workload(task, w))
+            json_set(hashes, subject->plan->workloads[w].name, json_text(subject_cell_hash(subject, task->arm, w)));
+    return hashes;
+}
+
 static int begin(struct recording *recording, const struct task *task, struct place place, json_t *memory)
 {
     json_t *details = json_object();
+    json_set(details, "workloads", make_cell_hashes(recording->measure->subject, task));
     set_ledger(details, recording->measure->ledger);
     if (make_folder(recording) || note(recording, LEDGER_COLLECT, "begin", details)) {
         json_decref(memory);
@@ -160,8 +171,7 @@ int measure_note_ends(const struct run *run, struct ledger *ledger, struct error
     int result = 0;
     for (int i = 0; !result && i < run->attempt_count; i++) {
         const struct attempt *attempt = &run->attempts[i].attempt;
-        const struct attempt_place place = {attempt->arm, attempt->block, attempt->try_number};
-        const struct history_entry *entry = history_find(&run->history, &place);
+        const struct history_entry *entry = run_history(run, attempt);
         if (!attempt->end_status || !entry || !entry->begin || entry->end)
             continue;
         json_t *details = make_end(attempt->end_status, attempt->sha256, attempt->sample_count, count_failed(attempt),

@@ -66,22 +66,12 @@ int revision_find(const struct revision *revision, char **names, int count, cons
     return 0;
 }
 
-static struct attempt_place place_of(const struct judged *judged)
-{
-    return (struct attempt_place){judged->attempt.arm, judged->attempt.block, judged->attempt.try_number};
-}
-
-const struct history_entry *revision_history(const struct revision *revision, const struct judged *judged)
-{
-    const struct attempt_place place = place_of(judged);
-    return history_find(&revision->run.history, &place);
-}
-
 /* Not as the file calls itself, which may be anything where it was tampered with. */
 int revision_note(struct revision *revision, const char *action, const struct judged *judged, json_t *details,
                   struct error *error)
 {
-    const struct attempt_place place = place_of(judged);
+    const struct attempt *attempt = &judged->attempt;
+    const struct attempt_place place = {attempt->arm, attempt->block, attempt->try_number};
     char name[PLACE_NAME_SIZE], *id = xformat("%s/%s", revision->run.name, place_name(&place, name));
     json_set(details, "attempt", json_text(id));
     free(id);

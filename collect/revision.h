@@ -23,9 +23,6 @@ void revision_close(struct revision *revision);
 int revision_find(const struct revision *revision, char **names, int count, const struct judged **found,
                   struct error *error);
 
-/* What the ledger says of the attempt; NULL: nothing. */
-const struct history_entry *revision_history(const struct revision *revision, const struct judged *judged);
-
 /* Appends a line of a person's on the attempt. `details` is taken over. */
 int revision_note(struct revision *revision, const char *action, const struct judged *judged, json_t *details,
                   struct error *error);

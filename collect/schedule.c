@@ -26,6 +26,18 @@ static bool is_of_cell(const struct subject *subject, const struct judged *judge
     return entry && strcmp(entry->cell_hash, subject_cell_hash(subject, arm, workload)) == 0;
 }
 
+/* Whether the attempt was made to its end under today's hash. Of a file that is gone, or cannot be read, the ledger
+ * says so: nobody gets more tries by removing some. */
+static bool is_whole_try(const struct subject *subject, const struct run *run, const struct judged *judged, int arm,
+                         int workload)
+{
+    if (judged->attempt.header)
+        return judged->attempt.complete && is_of_cell(subject, judged, arm, workload);
+    const struct history_entry *entry = run_history(run, &judged->attempt);
+    const char *hash = history_cell_hash(entry, subject->plan->workloads[workload].name);
+    return history_is_complete(entry) && hash && strcmp(hash, subject_cell_hash(subject, arm, workload)) == 0;
+}
+
 static bool has_invalid(const struct judged *judged, enum rule_id rule, const char *workload)
 {
     for (int i = 0; i < judged->verdicts.count; i++) {
@@ -46,12 +58,12 @@ const struct judged *schedule_find_invalid(const struct subject *subject, const 
     bool hopeless = false;
     for (int i = first; i < first + count; i++) {
         const struct judged *judged = &run->attempts[i];
-        if (!judged->attempt.complete || !is_of_cell(subject, judged, arm, workload) || !run_is_void(judged, name) ||
+        if (!is_whole_try(subject, run, judged, arm, workload) || !run_is_void(judged, name) ||
             has_invalid(judged, RULE_SUPERSEDED, name))
             continue;
         last = judged;
         tries++;
-        hopeless |= has_invalid(judged, RULE_CONTEXT_OVERFLOW, name);
+        hopeless |= !judged->purged && has_invalid(judged, RULE_CONTEXT_OVERFLOW, name);
     }
     *given_up = tries >= SCHEDULE_TRIES || hopeless;
     return last;

@@ -3,7 +3,8 @@
  * Missing is an arm's workload that has no valid attempt with today's cell hash, or none in one session with its
  * baselines' (auto and linear at the same TP). Missing arms are measured together with those baselines that were not
  * yet measured in this session. A cell is given up after SCHEDULE_TRIES invalid attempts, or one whose reason is
- * certain to come again; attempts that were interrupted are no results and count as no tries. */
+ * certain to come again; attempts that were interrupted are no results and count as no tries. One that was purged, or
+ * whose file vanished, remains a try; that its reason is certain to come again is no longer held against the cell. */
 #ifndef COLLECT_SCHEDULE_H
 #define COLLECT_SCHEDULE_H
 

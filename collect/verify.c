@@ -76,8 +76,7 @@ static void verify_plans(const struct run *run, struct verification *verificatio
 static void verify_attempt(const struct run *run, const struct judged *judged, struct verification *verification)
 {
     const struct attempt *attempt = &judged->attempt;
-    const struct attempt_place place = {attempt->arm, attempt->block, attempt->try_number};
-    const struct history_entry *entry = history_find(&run->history, &place);
+    const struct history_entry *entry = run_history(run, attempt);
     bool there = file_exists(attempt->path);
     verification->files += there;
     for (int i = 0; i < judged->verdicts.count && !judged->purged; i++) {

@@ -78,3 +78,15 @@ bool history_is_withdrawn(const struct history_entry *entry)
 {
     return entry && entry->invalidate && !entry->reinstate;
 }
+
+const char *history_cell_hash(const struct history_entry *entry, const char *workload)
+{
+    const json_t *begin = entry ? entry->begin : NULL;
+    return json_string_value(json_object_get(json_object_get(begin, "workloads"), workload));
+}
+
+bool history_is_complete(const struct history_entry *entry)
+{
+    const char *status = json_string_value(json_object_get(entry ? entry->end : NULL, "status"));
+    return status && strcmp(status, "complete") == 0;
+}

@@ -48,6 +48,9 @@ void run_update(struct run *run, const struct ledger *ledger, const struct rule_
 /* The attempt at that place, or NULL. */
 const struct judged *run_find(const struct run *run, const struct attempt_place *place);
 
+/* What the ledger says of the attempt; NULL: nothing. */
+const struct history_entry *run_history(const struct run *run, const struct attempt *attempt);
+
 /* The tries of an arm in a block: *first is the index of the first; answers how many there are. */
 int run_find_tries(const struct run *run, const struct arm *arm, int block, int *first);
 

@@ -44,6 +44,12 @@ const struct judged *run_find(const struct run *run, const struct attempt_place 
                : NULL;
 }
 
+const struct history_entry *run_history(const struct run *run, const struct attempt *attempt)
+{
+    const struct attempt_place place = {attempt->arm, attempt->block, attempt->try_number};
+    return history_find(&run->history, &place);
+}
+
 int run_find_tries(const struct run *run, const struct arm *arm, int block, int *first)
 {
     int count = 0;

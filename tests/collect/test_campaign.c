@@ -552,6 +552,42 @@ static void measures_again_what_was_withdrawn(void **state)
     run_free(&run);
 }
 
+/* Three tries, whoever takes their files away. */
+static void gives_no_tries_for_files_removed(void **state)
+{
+    struct bench *bench = *state;
+    expect_success(bench);
+    char *folder = run_folder(bench);
+    for (int i = 1; i <= 3; i++) {
+        char *path = xformat("%s/attempts/tp1-b8/1-%d.jsonl", folder, i), *id = xformat("trial/tp1-b8/1-%d", i);
+        if (i == 2)
+            append_by_user(bench, "purge", id);
+        assert_int_equal(unlink(path), 0);
+        expect_success(bench);
+        assert_int_equal(bench->source.loads, i < 3);
+        free(path);
+        free(id);
+    }
+    free(folder);
+}
+
+/* Who purges says that the cause is gone. */
+static void measures_again_what_was_hopeless_and_purged(void **state)
+{
+    struct bench *bench = *state;
+    bench->source.bad_budget = 8;
+    bench->source.bad_attempts = 2;
+    bench->source.bad_error_code = "CONTEXT_OVERFLOW";
+    expect_success(bench);
+    expect_success(bench);
+    assert_int_equal(bench->source.loads, 0);
+    append_by_user(bench, "purge", "trial/tp1-b8/1-1");
+    append_by_user(bench, "purge", "trial/tp1-b8/2-1");
+    expect_success(bench);
+    assert_int_equal(bench->source.loads, 2);
+    check_complete(bench);
+}
+
 static void measures_again_what_vanished(void **state)
 {
     struct bench *bench = *state;
@@ -734,6 +770,8 @@ int main(void)
         TEST(refuses_a_broken_ledger),
         TEST(measures_again_what_was_withdrawn),
         TEST(measures_again_what_vanished),
+        TEST(gives_no_tries_for_files_removed),
+        TEST(measures_again_what_was_hopeless_and_purged),
         TEST(tries_invalid_attempts_twice_more),
         TEST(keeps_the_first_valid_try),
         TEST(does_not_try_again_what_must_fail_again),
