@@ -115,6 +115,7 @@ void tables_put_setting(FILE *out, const struct summary *summary)
     put_known(out, "System", summary->machine, (const char *const[]){"os", "kernel", NULL});
     put_model(out, "Target", summary->source, "target");
     put_model(out, "Drafter", summary->source, "drafter");
+    put_known(out, "GPU", summary->source, (const char *const[]){"gpu", NULL, NULL});
     put_known(out, "Runs on", summary->source, (const char *const[]){"kind", "device", "dtype"});
     put_workloads(out, summary);
     fprintf(out,
