@@ -42,8 +42,8 @@ void fixture_set_accepted(struct sample *sample, int rounds, const int *accepted
 /* Writes an attempt with one sample for each workload, and the end line where `status` is not NULL. */
 void fixture_attempt(const char *path, json_t *header, const char *status);
 
-/* Gives the run's ledger what it lacks: a `begin` for every attempt file of the folder, and the `end` of those that have
- * an end line. */
+/* Gives the run's ledger what it lacks: a `begin` for every attempt file of the folder, and the `end` of those that
+ * have an end line. */
 void fixture_enter(const char *run);
 
 #endif
