@@ -212,11 +212,12 @@ static bool was_warm(const struct attempt *attempt, const struct sample *first, 
 
 void rule_cold_first(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
-    const struct sample *first = attempt->samples, *end = attempt->samples + attempt->sample_count;
-    while (first < end && (first->warmup || isnan(round_ns(first))))
-        first++;
-    if (first == end)
+    int at = 0;
+    while (at < attempt->sample_count && (attempt->samples[at].warmup || isnan(round_ns(&attempt->samples[at]))))
+        at++;
+    if (at == attempt->sample_count)
         return;
+    const struct sample *first = &attempt->samples[at];
     const double usual = usual_round_ns(attempt, first), slowness = round_ns(first) / usual;
     if (slowness > threshold && !was_warm(attempt, first, threshold * usual))
         verdicts_add(verdicts, RULE_COLD_FIRST, RULE_SUSPECT, first->workload, slowness, threshold,
