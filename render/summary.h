@@ -88,7 +88,8 @@ struct summary {
     const char *name, *title, *program_name, *program_version;
     const json_t *machine, *source;
     int blocks, warmup, min_blocks;
-    const json_t *extended_from; /* integers: of how many blocks results could be seen when others were added; or NULL */
+    const json_t
+        *extended_from; /* integers: of how many blocks results could be seen when others were added; or NULL */
     int64_t seed;
     double temperature, alpha, level;
     const char *interval_kind, *multiplicity;
