@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
-#define CAPABILITY_MINIMUM 80 /* 8.0: bfloat16 products */
+#define CAPABILITY_MINIMUM 80  /* 8.0: bfloat16 products */
+#define CAPABILITY_OVERLAPS 90 /* 9.0: programmatic dependent launch */
+
+static int capability; /* of the GPU: 10 * major + minor */
 
 /* What initialisation may fail of, and what helps. */
 static const struct {
@@ -49,7 +52,8 @@ static int initialise(struct error *reason)
         status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
     if (status == cudaSuccess)
         status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    if (status == cudaSuccess && 10 * major + minor < CAPABILITY_MINIMUM)
+    capability = 10 * major + minor;
+    if (status == cudaSuccess && capability < CAPABILITY_MINIMUM)
         return fail(reason, "the GPU has compute capability %d.%d; 8.0 or higher is needed", major, minor);
     if (status == cudaSuccess)
         status = cudaSetDevice(0);
@@ -69,6 +73,11 @@ enum device_state device_find(struct error *reason)
     *reason = (struct error){0};
     fail(reason, "no NVIDIA driver is here; install it, or use device \"cpu\" or \"auto\"");
     return DEVICE_ABSENT;
+}
+
+bool device_overlaps(void)
+{
+    return capability >= CAPABILITY_OVERLAPS;
 }
 
 void *device_allocate(size_t bytes)

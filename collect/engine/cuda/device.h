@@ -6,6 +6,7 @@
 #include "collect/base/error.h"
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* ABSENT: nothing of NVIDIA's is here. UNUSABLE: a GPU or its driver is, but CUDA cannot be used. */
@@ -17,6 +18,9 @@ enum device_state device_find(struct error *reason);
 /* Ends in die() with file, line and CUDA's text unless `status` is success. */
 #define CUDA_CHECK(call) device_check((call), __FILE__, __LINE__)
 void device_check(cudaError_t status, const char *file, int line);
+
+/* Whether a kernel may start while the one before it ends. */
+bool device_overlaps(void);
 
 /* Zeroed memory of the GPU, 256-byte aligned; given back by cudaFree(). */
 void *device_allocate(size_t bytes);

@@ -1,4 +1,8 @@
-/* What all kernels share: the two element types, sums over warps and blocks, and the check after a launch. */
+/* What all kernels share: the two element types, sums over warps and blocks, launches and the check after them.
+ *
+ * Kernels of one stream overlap (programmatic dependent launch, from compute capability 9.0): a kernel starts while the
+ * one before it ends. So every kernel calls wait_for_previous() before it reads or writes what another kernel of the
+ * stream touches, weights excepted, and then let_next_start(), so that the next may start and fetch its weights. */
 #ifndef COLLECT_ENGINE_CUDA_ELEMENT_CUH
 #define COLLECT_ENGINE_CUDA_ELEMENT_CUH
 
@@ -26,6 +30,38 @@ extern "C" {
         }                                                                                                              \
         CUDA_CHECK(cudaGetLastError());                                                                                \
     } while (0)
+
+static __device__ __forceinline__ void wait_for_previous(void)
+{
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+}
+
+static __device__ __forceinline__ void let_next_start(void)
+{
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+/* Launches a kernel that keeps the rule above. */
+template <typename... Parameters, typename... Arguments>
+static void launch(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t shared, cudaStream_t stream,
+                   Arguments... arguments)
+{
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = device_overlaps() ? 1 : 0;
+    CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...));
+}
 
 static __device__ __forceinline__ float load(float x)
 {
