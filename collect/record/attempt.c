@@ -148,12 +148,16 @@ static int read_telemetry(const json_t *line, const char *where, struct reader *
                                             "sw_thermal_slowdown", NULL};
     static const char *const power_caps[] = {"sw_power_cap", NULL};
     struct attempt *attempt = reader->attempt;
-    struct telemetry telemetry = {.time_ns = ATTEMPT_ABSENT, .clock_mhz = NAN};
+    struct telemetry telemetry = {
+        .time_ns = ATTEMPT_ABSENT, .clock_mhz = NAN, .temperature_c = NAN, .power_w = NAN, .memory_bytes = NAN};
     const json_t *throttle = NULL;
     const struct json_field fields[] = {
         {"time_ns", JSON_FIELD_INT64, &telemetry.time_ns, .maximum = (double)SAMPLE_TIME_MAXIMUM_NS},
         {"device", JSON_FIELD_INT, &telemetry.device, .maximum = TELEMETRY_DEVICES_MAXIMUM - 1},
         {"clock_mhz", JSON_FIELD_DOUBLE, &telemetry.clock_mhz, .maximum = 1e6},
+        {"temperature_c", JSON_FIELD_DOUBLE, &telemetry.temperature_c, .minimum = -273.15, .maximum = 1e4},
+        {"power_w", JSON_FIELD_DOUBLE, &telemetry.power_w, .maximum = 1e6},
+        {"memory_bytes", JSON_FIELD_DOUBLE, &telemetry.memory_bytes, .maximum = 1e15},
         {"throttle", JSON_FIELD_ARRAY, &throttle},
         {0},
     };

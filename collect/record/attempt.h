@@ -48,6 +48,7 @@ struct sample {
     int rounds;
     int *accepted;                  /* rounds: tokens each round committed, bonus included, uncut */
     int64_t stages_ns[STAGE_COUNT]; /* summed over the rounds */
+    int64_t communicate_ns;         /* between ranks; part of the stages */
 };
 
 #define TELEMETRY_DEVICES_MAXIMUM 64
@@ -56,8 +57,9 @@ struct sample {
 struct telemetry {
     int64_t time_ns;  /* from the attempt's start; -1: unknown */
     int device;       /* from 0 */
-    double clock_mhz; /* of its multiprocessors; NaN: unknown */
-    bool slowdown;    /* by heat, or by the hardware to protect itself */
+    double clock_mhz; /* of its multiprocessors; NaN: unknown, as the three below */
+    double temperature_c, power_w, memory_bytes;
+    bool slowdown; /* by heat, or by the hardware to protect itself */
     bool power_cap;
 };
 

@@ -25,6 +25,7 @@ void sample_init(struct sample *sample)
         .end_ns = ATTEMPT_ABSENT,
         .stall_ns = ATTEMPT_ABSENT,
         .rounds = ATTEMPT_ABSENT,
+        .communicate_ns = ATTEMPT_ABSENT,
     };
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         sample->stages_ns[stage] = ATTEMPT_ABSENT;
@@ -102,6 +103,7 @@ static void set_stages(json_t *object, const struct sample *sample)
     json_t *stages = json_object();
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         set_known(stages, stage_names[stage], sample->stages_ns[stage]);
+    set_known(stages, "communicate", sample->communicate_ns);
     if (json_object_size(stages))
         json_set(object, "stages_ns", stages);
     else
@@ -187,10 +189,13 @@ static int read_asked(const json_t *object, const char *where, struct sample *sa
 
 static int read_stages(const json_t *object, const char *where, struct sample *sample, struct error *error)
 {
-    struct json_field fields[STAGE_COUNT + 1] = {0};
+    const double time = (double)SAMPLE_TIME_MAXIMUM_NS;
+    struct json_field fields[STAGE_COUNT + 2] = {0};
     for (int stage = 0; stage < STAGE_COUNT; stage++)
-        fields[stage] = (struct json_field){stage_names[stage], JSON_FIELD_INT64, &sample->stages_ns[stage],
-                                            .maximum = (double)SAMPLE_TIME_MAXIMUM_NS};
+        fields[stage] =
+            (struct json_field){stage_names[stage], JSON_FIELD_INT64, &sample->stages_ns[stage], .maximum = time};
+    fields[STAGE_COUNT] =
+        (struct json_field){"communicate", JSON_FIELD_INT64, &sample->communicate_ns, .maximum = time};
     return object ? json_read_fields(object, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error) : 0;
 }
 

@@ -106,6 +106,7 @@ void fixture_sample(struct sample *sample, const char *workload, const char *pro
     sample->accepted = copy_ints(accepted, 3);
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         sample->stages_ns[stage] = 100 + stage;
+    sample->communicate_ns = 90;
 }
 
 /* Other times for other attempts: equal ones would make them copies. */

@@ -54,6 +54,7 @@ static void assert_sample_equal(const struct sample *a, const struct sample *b)
     assert_int_equal(a->rounds, b->rounds);
     assert_array_equal(a->accepted, b->accepted, a->rounds, sizeof *a->accepted);
     assert_memory_equal(a->stages_ns, b->stages_ns, sizeof a->stages_ns);
+    assert_int_equal(a->communicate_ns, b->communicate_ns);
 }
 
 static void make_failed(struct sample *sample)
@@ -216,6 +217,7 @@ static void test_what_cannot_be_is_refused(void **state)
         {"accepted", "{}"},
         {"stages_ns", "[1,2,3,4]"},
         {"stages_ns.verify", "-1"},
+        {"stages_ns.communicate", "-1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sample sample;
