@@ -17,6 +17,7 @@ static const struct command commands[] = {
     {"purge", "remove the files of invalid attempts; the ledger keeps what they said", command_purge},
     {"bench", "time the engine's rounds beside their matrix products alone", command_bench},
     {"check-model", "say what a model's folder holds, and whether engine and drafter fit it", command_check_model},
+    {"record-trees", "record the shapes of a drafter's trees, for bench --shape", command_record_trees},
     {"plan-name", "check a plan and print its name", command_plan_name},
 };
 

@@ -12,6 +12,7 @@ int command_reinstate(int argc, char **argv);
 int command_purge(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_check_model(int argc, char **argv);
+int command_record_trees(int argc, char **argv);
 int command_plan_name(int argc, char **argv);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a device must do for the engine: eight operations. decode.c holds the methods over them and knows no device.
+/* What a device must do for the engine. decode.c holds the methods over them and knows no device.
  *
  * Everything is a tree. An autoregressive step verifies one node, a linear block a path, DDTree a tree; a prompt is
  * appended as a causal run. Several sessions may take part in a call; each has a committed cache of some length, and
@@ -60,6 +60,12 @@ enum inspect_what {
 
 enum backend_step { BACKEND_DRAFT, BACKEND_VERIFY, BACKEND_COMMIT };
 
+/* The most that the device was seen to do, all its ranks together. */
+struct backend_rates {
+    double read_bytes_s;   /* out of memory */
+    double product_flop_s; /* one large matrix product in the mode's type */
+};
+
 struct backend; /* each backend's own; its first member is `const struct backend_class *class` */
 
 struct backend_class {
@@ -72,6 +78,9 @@ struct backend_class {
     /* What results depend on before anything is loaded: device, threads, the type that products run in
      * ("compute_dtype"). A new reference. */
     json_t *(*describe_device)(enum engine_dtype dtype);
+
+    /* Measures what the device can do at most, with memory of its own: before open, which may take it all. */
+    void (*measure_rates)(int ranks, enum engine_dtype dtype, struct backend_rates *rates);
 
     /* The memory plan as it was carried out: bytes of weights and caches, tokens a session may hold. A new reference.
      */

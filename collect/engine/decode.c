@@ -33,6 +33,9 @@ struct decoder {
     struct batch batch;
     struct choice *chosen; /* [sessions * nodes] */
     int *chosen_tokens;
+    int64_t walk_ns;                   /* of the last round */
+    const struct forced_trees *forced; /* NULL: the draft decides */
+    int forced_rounds;
 };
 
 struct decoder *decoder_create(struct backend *backend, const struct backend_options *options, enum method method,
@@ -171,6 +174,8 @@ static void build_trees(struct decoder *decoder)
             tree_build_path(&batch->drafts[i], batch->anchors[i], tree);
         else
             tree_build(&batch->drafts[i], batch->anchors[i], decoder->budget, tree);
+        if (decoder->forced && decoder->method == METHOD_DDTREE)
+            tree_reshape(tree, decoder->forced->parents[decoder->forced_rounds % decoder->forced->count]);
         batch->segments[i] = (struct segment){batch->slots[i], tree->count, tree->tokens, tree->parents};
     }
 }
@@ -184,6 +189,8 @@ static void walk_trees(struct decoder *decoder)
         struct slot *slot = &decoder->slots[batch->slots[i]];
         for (int node = 0; node < slot->tree.count; node++)
             decoder->chosen_tokens[node] = chosen[node].token;
+        if (decoder->forced)
+            tree_force(&slot->tree, decoder->forced->length, decoder->chosen_tokens);
         int length = tree_walk(&slot->tree, decoder->chosen_tokens, slot->path);
         batch->paths[i] = (struct kept_path){batch->slots[i], length, slot->path};
         slot->sample->accepted[slot->sample->rounds++] = length;
@@ -220,8 +227,10 @@ static void round_speculative(struct decoder *decoder)
     class->verify(decoder->backend, batch->segments, batch->count, decoder->chosen);
     marks[3] = clock_now_ns();
     walk_trees(decoder);
+    decoder->walk_ns = clock_now_ns() - marks[3];
     class->commit(decoder->backend, batch->paths, batch->count);
     marks[4] = clock_now_ns();
+    decoder->forced_rounds++;
     add_stages(decoder, marks, STAGE_DRAFT);
 }
 
@@ -265,6 +274,16 @@ bool decoder_done(const struct decoder *decoder, int slot)
 const struct tree *decoder_last_tree(const struct decoder *decoder, int slot)
 {
     return &decoder->slots[slot].tree;
+}
+
+void decoder_force(struct decoder *decoder, const struct forced_trees *forced)
+{
+    decoder->forced = forced;
+}
+
+int64_t decoder_last_walk_ns(const struct decoder *decoder)
+{
+    return decoder->walk_ns;
 }
 
 void decoder_retire(struct decoder *decoder, int slot)

@@ -20,6 +20,13 @@ struct decode_request {
 
 struct decoder;
 
+/* For benchmarks of weights that no drafter was trained for: trees get recorded shapes, one after the other, and each
+ * round keeps `length` tokens where its tree is deep enough. */
+struct forced_trees {
+    int count, length;
+    int *const *parents; /* [count][nodes] */
+};
+
 /* `backend` was opened with `options` and outlives the decoder. */
 struct decoder *decoder_create(struct backend *backend, const struct backend_options *options, enum method method,
                                int budget);
@@ -37,6 +44,12 @@ bool decoder_done(const struct decoder *decoder, int slot);
 
 /* The trees of the last round, of `slot`, and the path that was kept: for tests. Borrowed. */
 const struct tree *decoder_last_tree(const struct decoder *decoder, int slot);
+
+/* From the next round on; borrowed. */
+void decoder_force(struct decoder *decoder, const struct forced_trees *forced);
+
+/* How long the walk of the last round took; it is part of the stage `commit`. */
+int64_t decoder_last_walk_ns(const struct decoder *decoder);
 
 void decoder_retire(struct decoder *decoder, int slot);
 

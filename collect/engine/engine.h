@@ -64,20 +64,4 @@ double engine_audit(struct engine *engine, const struct engine_request *request)
 #define ENGINE_FEATURES_MAXIMUM 16
 int engine_feature_rms(struct engine *engine, const int *prompt, int prompt_count, double *rms);
 
-/* --- benchmarks
- * -------------------------------------------------------------------------------------------------------------------
- */
-
-/* Medians over the rounds of one arm, in nanoseconds; a stage that the arm lacks is 0. products_ns: the matrix products
- * of the same stages alone, run between the rounds. */
-struct engine_benchmark {
-    int rounds, verify_rows;
-    int64_t round_ns, round_products_ns;
-    int64_t stages_ns[STAGE_COUNT], products_ns[STAGE_COUNT];
-};
-
-/* Decodes `rounds` rounds behind a prompt of `context` tokens with the arm that is loaded (for at least context +
- * rounds times the block positions), each beside its products. */
-void engine_measure_rounds(struct engine *engine, int context, int rounds, struct engine_benchmark *result);
-
 #endif

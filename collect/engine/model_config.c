@@ -194,9 +194,7 @@ static int read_target(struct model *model, const struct config *config, struct 
 
 /* --- drafters --------------------------------------------------------------------------------------------------- */
 
-/* The DFlash authors' spread where the config names no layers: round(1 + i (N - 4) / (n - 1)), or N / 2 for one layer.
- */
-static void default_feature_layers(struct model *drafter, int target_layers)
+void model_spread_features(struct model *drafter, int target_layers)
 {
     int count = drafter->layer_count < MODEL_FEATURES_MAXIMUM ? drafter->layer_count : MODEL_FEATURES_MAXIMUM;
     drafter->feature_count = count;
@@ -209,7 +207,7 @@ static int read_feature_layers(struct model *drafter, const json_t *layers, int 
                                struct error *error)
 {
     if (!layers)
-        default_feature_layers(drafter, target_layers);
+        model_spread_features(drafter, target_layers);
     else if (json_array_size(layers) < 1 || json_array_size(layers) > MODEL_FEATURES_MAXIMUM)
         return fail(error, "%s: \"target_layer_ids\" must name 1 to %d layers", where, MODEL_FEATURES_MAXIMUM);
     else

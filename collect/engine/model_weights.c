@@ -13,12 +13,6 @@ struct search {
     struct error *error;
 };
 
-struct wanted {
-    const char *name;
-    int64_t rows, columns; /* columns 0: a vector */
-    const struct tensor **to;
-};
-
 enum { SHAPE_TEXT_SIZE = TENSOR_DIMENSIONS_MAXIMUM * 22 + 3 };
 
 static const char *format_shape(const int64_t *shape, int dimensions, char *text)
@@ -36,7 +30,7 @@ static bool has_shape(const struct tensor *tensor, const int64_t *shape, int dim
 }
 
 /* Why the tensor cannot be used, or NULL; free() it. */
-static char *find_fault(const struct tensor *tensor, const struct wanted *wanted)
+static char *find_fault(const struct tensor *tensor, const struct wanted_weight *wanted)
 {
     const int64_t shape[] = {wanted->rows, wanted->columns};
     int dimensions = wanted->columns ? 2 : 1;
@@ -49,8 +43,9 @@ static char *find_fault(const struct tensor *tensor, const struct wanted *wanted
                    format_shape(tensor->shape, tensor->dimensions, is), format_shape(shape, dimensions, should));
 }
 
-static int find_weight(struct search *search, const struct wanted *wanted)
+static int find_weight(void *context, const struct wanted_weight *wanted)
 {
+    struct search *search = context;
     const struct tensor *tensor = safetensors_find(search->model->weights, wanted->name);
     json_set(search->used, wanted->name, json_true());
     if (!tensor && search->findings)
@@ -71,20 +66,27 @@ static int find_weight(struct search *search, const struct wanted *wanted)
     return result;
 }
 
-static int find_all(struct search *search, const struct wanted *wanted, size_t count)
+/* Who wants to know of each weight. */
+struct listing {
+    const struct model *model;
+    model_on_weight *on_weight;
+    void *context;
+};
+
+static int list_all(const struct listing *listing, const struct wanted_weight *wanted, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (find_weight(search, &wanted[i]))
-            return -1;
-    return 0;
+    int result = 0;
+    for (size_t i = 0; !result && i < count; i++)
+        result = listing->on_weight(listing->context, &wanted[i]);
+    return result;
 }
 
-static int find_layer(struct search *search, const char *prefix, int index, struct model_layer *layer)
+static int list_layer(const struct listing *listing, const char *prefix, int index, struct model_layer *layer)
 {
-    const struct model *model = search->model;
+    const struct model *model = listing->model;
     int64_t hidden = model->hidden_size, inner = model->intermediate_size, head = model->head_size;
     int64_t query = head * model->head_count, key = head * model->kv_head_count;
-    const struct wanted parts[] = {
+    const struct wanted_weight parts[] = {
         {"input_layernorm", hidden, 0, &layer->input_norm},
         {"post_attention_layernorm", hidden, 0, &layer->post_attention_norm},
         {"self_attn.q_proj", query, hidden, &layer->q},
@@ -97,40 +99,51 @@ static int find_layer(struct search *search, const char *prefix, int index, stru
         {"mlp.up_proj", inner, hidden, &layer->up},
         {"mlp.down_proj", hidden, inner, &layer->down},
     };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    int result = 0;
+    for (size_t i = 0; !result && i < sizeof parts / sizeof *parts; i++) {
         char name[128];
-        struct wanted part = parts[i];
+        struct wanted_weight part = parts[i];
         snprintf(name, sizeof name, "%slayers.%d.%s.weight", prefix, index, part.name);
         part.name = name;
-        if (find_weight(search, &part))
-            return -1;
+        result = listing->on_weight(listing->context, &part);
     }
-    return 0;
+    return result;
 }
 
-static int find_target_weights(struct search *search, struct model *model)
+static int list_target(const struct listing *listing, struct model *model)
 {
     int64_t hidden = model->hidden_size, vocabulary = model->vocabulary_size;
-    const struct wanted wanted[] = {
+    const struct wanted_weight wanted[] = {
         {"model.embed_tokens.weight", vocabulary, hidden, &model->embedding},
         {"model.norm.weight", hidden, 0, &model->norm},
         {"lm_head.weight", vocabulary, hidden, &model->head},
     };
-    int result = find_all(search, wanted, model->tied ? 2 : 3);
+    int result = list_all(listing, wanted, model->tied ? 2 : 3);
     if (model->tied)
         model->head = model->embedding;
     return result;
 }
 
-static int find_drafter_weights(struct search *search, struct model *model)
+static int list_drafter(const struct listing *listing, struct model *model)
 {
     int64_t hidden = model->hidden_size;
-    const struct wanted wanted[] = {
+    const struct wanted_weight wanted[] = {
         {"norm.weight", hidden, 0, &model->norm},
         {"hidden_norm.weight", hidden, 0, &model->hidden_norm},
         {"fc.weight", hidden, hidden * model->feature_count, &model->fc},
     };
-    return find_all(search, wanted, sizeof wanted / sizeof *wanted);
+    return list_all(listing, wanted, sizeof wanted / sizeof *wanted);
+}
+
+int model_list_weights(struct model *model, bool drafter, model_on_weight *on_weight, void *context)
+{
+    const struct listing listing = {model, on_weight, context};
+    int result = drafter ? list_drafter(&listing, model) : list_target(&listing, model);
+    if (!model->layers)
+        model->layers = xcalloc((size_t)model->layer_count, sizeof *model->layers);
+    for (int i = 0; !result && i < model->layer_count; i++)
+        result = list_layer(&listing, drafter ? "" : "model.", i, &model->layers[i]);
+    return result;
 }
 
 static void list_surplus(const struct search *search)
@@ -145,10 +158,7 @@ static void list_surplus(const struct search *search)
 int model_find_weights(struct model *model, bool drafter, struct model_findings *findings, struct error *error)
 {
     struct search search = {model, findings, json_object(), error};
-    int result = drafter ? find_drafter_weights(&search, model) : find_target_weights(&search, model);
-    model->layers = xcalloc((size_t)model->layer_count, sizeof *model->layers);
-    for (int i = 0; !result && i < model->layer_count; i++)
-        result = find_layer(&search, drafter ? "" : "model.", i, &model->layers[i]);
+    int result = model_list_weights(model, drafter, find_weight, &search);
     if (!result && findings)
         list_surplus(&search);
     json_decref(search.used);

@@ -12,7 +12,7 @@
 #define HEADER_LIMIT (100 << 20) /* the format's own limit */
 #define SHARDS_MAXIMUM 4096
 
-const char *const tensor_type_names[TENSOR_TYPE_COUNT] = {"F32", "F16", "BF16", "another type"};
+const char *const tensor_type_names[TENSOR_TYPE_COUNT] = {"F32", "F16", "BF16", "made", "another type"};
 
 static const struct {
     const char *name;
@@ -270,6 +270,15 @@ struct safetensors *safetensors_open(const char *folder, struct error *error)
     return NULL;
 }
 
+struct safetensors *safetensors_make(struct tensor *tensors, int count)
+{
+    struct safetensors *weights = xcalloc(1, sizeof *weights);
+    weights->tensors = tensors;
+    weights->tensor_count = count;
+    qsort(tensors, (size_t)count, sizeof *tensors, by_name);
+    return weights;
+}
+
 void safetensors_close(struct safetensors *weights)
 {
     if (!weights)
@@ -323,6 +332,10 @@ void tensor_to_float(const struct tensor *tensor, int64_t first, int64_t count, 
         return;
     }
     for (int64_t i = 0; i < count; i++) {
+        if (tensor->type == TENSOR_MADE) {
+            out[i] = recipe_element(tensor->recipe, (uint64_t)(first + i));
+            continue;
+        }
         uint16_t half;
         memcpy(&half, tensor->data + (first + i) * 2, 2);
         out[i] = tensor->type == TENSOR_BF16 ? bfloat16_to_float(half) : half_to_float(half);

@@ -134,3 +134,34 @@ int tree_walk(const struct tree *tree, const int *chosen, int *path)
     }
     return length;
 }
+
+int tree_depth(const int *parents, int count)
+{
+    int depths[TREE_NODES_MAXIMUM] = {0}, deepest = 0;
+    for (int node = 1; node < count; node++) {
+        depths[node] = depths[parents[node]] + 1;
+        deepest = depths[node] > deepest ? depths[node] : deepest;
+    }
+    return deepest;
+}
+
+void tree_reshape(struct tree *tree, const int *parents)
+{
+    for (int node = 1; node < tree->count; node++) {
+        tree->tokens[node] = node;
+        tree->parents[node] = parents[node];
+        tree->depths[node] = tree->depths[parents[node]] + 1;
+    }
+}
+
+void tree_force(const struct tree *tree, int length, int *chosen)
+{
+    int last = 0;
+    for (int node = 0; node < tree->count; node++) {
+        chosen[node] = -1;
+        if (tree->depths[last] < length - 1 && tree->depths[node] > tree->depths[last])
+            last = node;
+    }
+    for (; last > 0; last = tree->parents[last])
+        chosen[tree->parents[last]] = tree->tokens[last];
+}

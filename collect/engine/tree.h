@@ -38,4 +38,18 @@ void tree_build_path(const struct tree_draft *draft, int root_token, struct tree
  * the acceptance length of the round, since the last node's choice is the bonus. */
 int tree_walk(const struct tree *tree, const int *chosen, int *path);
 
+/* --- for benchmarks without a real drafter: trees of a recorded shape, a path of a wished length -------------------
+ */
+
+/* Of the first `count` nodes of a tree by its parents: the deepest one's depth. */
+int tree_depth(const int *parents, int count);
+
+/* Gives the tree's nodes the parents of a recorded one (parents[tree->count]; -1 at the root), and tokens that differ.
+ */
+void tree_reshape(struct tree *tree, const int *parents);
+
+/* Writes such choices into chosen[tree->count] that the walk keeps `length` nodes: those down to the first node that is
+ * deep enough, or to the deepest. */
+void tree_force(const struct tree *tree, int length, int *chosen);
+
 #endif

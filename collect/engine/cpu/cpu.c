@@ -375,6 +375,7 @@ const struct backend_class backend_cpu = {
     .name = "cpu",
     .open = cpu_open,
     .describe_device = cpu_describe_device,
+    .measure_rates = cpu_measure_rates,
     .describe = cpu_describe,
     .reset = cpu_reset,
     .extend = cpu_extend,

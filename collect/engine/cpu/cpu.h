@@ -55,4 +55,10 @@ void cpu_close(struct backend *backend);
 json_t *cpu_describe(const struct backend *backend);
 json_t *cpu_describe_device(enum engine_dtype dtype);
 
+/* In which type this CPU multiplies. */
+enum product_type cpu_product_type(enum engine_dtype dtype);
+
+/* rates.c */
+void cpu_measure_rates(int ranks, enum engine_dtype dtype, struct backend_rates *rates);
+
 #endif

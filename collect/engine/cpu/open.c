@@ -210,14 +210,14 @@ static void create_shared(struct cpu *cpu)
     tensor_to_float(drafter->hidden_norm, 0, drafter->hidden_size, cpu->hidden_norm);
 }
 
-static enum product_type product_type_for(enum engine_dtype dtype)
+enum product_type cpu_product_type(enum engine_dtype dtype)
 {
     return dtype == ENGINE_BFLOAT16 && product_has_bfloat16() ? PRODUCT_BFLOAT16 : PRODUCT_FLOAT32;
 }
 
 struct backend *cpu_open(const struct backend_options *options, struct error *error)
 {
-    enum product_type type = product_type_for(options->dtype);
+    enum product_type type = cpu_product_type(options->dtype);
     if (check_divides(options->target, options->ranks, error) ||
         (options->drafter && check_divides(options->drafter, options->ranks, error)) ||
         check_memory(options, type, error))
@@ -295,6 +295,6 @@ json_t *cpu_describe_device(enum engine_dtype dtype)
     json_set(device, "device", json_string("cpu"));
     json_set(device, "threads", json_integer(omp_get_max_threads()));
     json_set(device, "compute_dtype",
-             json_string(product_type_for(dtype) == PRODUCT_BFLOAT16 ? "bfloat16" : "float32"));
+             json_string(cpu_product_type(dtype) == PRODUCT_BFLOAT16 ? "bfloat16" : "float32"));
     return device;
 }

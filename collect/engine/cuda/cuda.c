@@ -305,6 +305,7 @@ const struct backend_class backend_cuda = {
     .name = "cuda",
     .open = cuda_open,
     .describe_device = cuda_describe_device,
+    .measure_rates = cuda_measure_rates,
     .describe = cuda_describe,
     .reset = cuda_reset,
     .extend = cuda_extend,

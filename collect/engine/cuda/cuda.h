@@ -101,6 +101,9 @@ void cuda_close(struct backend *backend);
 json_t *cuda_describe(const struct backend *backend);
 json_t *cuda_describe_device(enum engine_dtype dtype);
 
+/* rates.c */
+void cuda_measure_rates(int ranks, enum engine_dtype dtype, struct backend_rates *rates);
+
 /* --- batch.c
  * ---------------------------------------------------------------------------------------------------------------------
  */

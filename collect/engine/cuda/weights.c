@@ -1,6 +1,7 @@
 #include "collect/engine/cuda/weights.h"
 
 #include "collect/engine/cuda/device.h"
+#include "collect/engine/cuda/made.h"
 
 #include <stdlib.h>
 
@@ -53,6 +54,10 @@ static void convert(enum element type, const struct tensor *tensor, int64_t firs
 static void load(struct loader *loader, enum element type, const struct tensor *tensor, char *to)
 {
     size_t size = element_size(type);
+    if (tensor->type == TENSOR_MADE) {
+        made_fill(type, tensor->recipe, 0, tensor->elements, to, loader->stream);
+        return;
+    }
     for (int64_t first = 0; first < tensor->elements; first += PIECE) {
         int64_t count = tensor->elements - first < PIECE ? tensor->elements - first : PIECE;
         int buffer = loader->next;

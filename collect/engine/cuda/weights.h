@@ -1,5 +1,5 @@
 /* Weights from safetensors into the GPU's memory: in pieces, converted on the host into one pinned buffer while the
- * other is under way, so that no model is ever whole in host memory. */
+ * other is under way, so that no model is ever whole in host memory. Tensors that are made are made on the GPU. */
 #ifndef COLLECT_ENGINE_CUDA_WEIGHTS_H
 #define COLLECT_ENGINE_CUDA_WEIGHTS_H
 

@@ -1,0 +1,23 @@
+/* Kernels that benchmarks need: weights made in place, and memory read as fast as it can be. */
+#ifndef COLLECT_ENGINE_CUDA_MADE_H
+#define COLLECT_ENGINE_CUDA_MADE_H
+
+#include "collect/engine/cuda/kernels.h"
+#include "collect/engine/recipe.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* out[count] = the recipe's elements from `first` on, in the type. */
+void made_fill(enum element type, struct recipe recipe, int64_t first, int64_t count, void *out, cudaStream_t stream);
+
+/* Reads `bytes` (a multiple of 16) of memory once, in `blocks` blocks of threads, and changes nothing. `out`: one word
+ * that is only written where the memory's bits meet by chance. */
+void made_read(const void *memory, size_t bytes, int blocks, unsigned *out, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

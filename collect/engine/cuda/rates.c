@@ -1,0 +1,170 @@
+/* What this GPU's memory and its tensor cores can do, for comparison with what the engine gets out of them. */
+#include "collect/engine/cuda/cuda.h"
+#include "collect/engine/cuda/made.h"
+
+#include <cublasLt.h>
+#include <math.h>
+
+#define STREAM_BYTES ((size_t)4 << 30) /* far more than any cache holds */
+#define READS 10                       /* of each number of blocks; the quickest counts */
+#define SIDE 8192                      /* of square matrices */
+#define ALGORITHMS 8                   /* that cuBLASLt proposes; the quickest counts */
+#define PRODUCTS 5                     /* of each */
+#define WORKSPACE ((size_t)32 << 20)
+
+#define LT_CHECK(call) check((call), __LINE__)
+static void check(cublasStatus_t status, int line)
+{
+    if (status != CUBLAS_STATUS_SUCCESS)
+        die("%s:%d: cuBLASLt: %s", __FILE__, line, cublasLtGetStatusString(status));
+}
+
+/* A stopwatch of the GPU's own. */
+struct watch {
+    cudaStream_t stream;
+    cudaEvent_t start, stop;
+};
+
+static void watch_open(struct watch *watch)
+{
+    CUDA_CHECK(cudaStreamCreateWithFlags(&watch->stream, cudaStreamNonBlocking));
+    CUDA_CHECK(cudaEventCreate(&watch->start));
+    CUDA_CHECK(cudaEventCreate(&watch->stop));
+}
+
+static void watch_close(struct watch *watch)
+{
+    CUDA_CHECK(cudaEventDestroy(watch->start));
+    CUDA_CHECK(cudaEventDestroy(watch->stop));
+    CUDA_CHECK(cudaStreamDestroy(watch->stream));
+}
+
+static void watch_start(const struct watch *watch)
+{
+    CUDA_CHECK(cudaEventRecord(watch->start, watch->stream));
+}
+
+static double watch_stop_s(const struct watch *watch)
+{
+    float milliseconds;
+    CUDA_CHECK(cudaEventRecord(watch->stop, watch->stream));
+    CUDA_CHECK(cudaEventSynchronize(watch->stop));
+    CUDA_CHECK(cudaEventElapsedTime(&milliseconds, watch->start, watch->stop));
+    return (double)milliseconds * 1e-3;
+}
+
+/* --- memory ----------------------------------------------------------------------------------------------------- */
+
+/* As much as there is room for. */
+static size_t stream_bytes(void)
+{
+    size_t available, total;
+    CUDA_CHECK(cudaMemGetInfo(&available, &total));
+    return (available / 2 < STREAM_BYTES ? available / 2 : STREAM_BYTES) / 4096 * 4096;
+}
+
+static double measure_reading(const struct watch *watch)
+{
+    int processors;
+    size_t bytes = stream_bytes();
+    void *memory = device_allocate(bytes);
+    unsigned *out = device_allocate(sizeof *out);
+    double best = 0;
+    CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
+    made_fill(ELEMENT_FLOAT32, (struct recipe){.seed = 1, .spread = 1}, 0, (int64_t)(bytes / 4), memory, watch->stream);
+    for (int blocks = processors; blocks <= 16 * processors; blocks *= 2)
+        for (int i = 0; i < READS; i++) {
+            watch_start(watch);
+            made_read(memory, bytes, blocks, out, watch->stream);
+            best = fmax(best, (double)bytes / watch_stop_s(watch));
+        }
+    CUDA_CHECK(cudaFree(memory));
+    CUDA_CHECK(cudaFree(out));
+    return best;
+}
+
+/* --- products --------------------------------------------------------------------------------------------------- */
+
+/* c = aᵀ · b of SIDE, accumulated in float32. */
+struct square {
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t layout;
+    void *a, *b, *c, *workspace;
+};
+
+static void square_open(struct square *square, enum element type, cudaStream_t stream)
+{
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    const size_t elements = (size_t)SIDE * SIDE, bytes = elements * element_size(type);
+    const struct recipe recipe = {.seed = 2, .spread = 1.0f / SIDE};
+    LT_CHECK(cublasLtCreate(&square->handle));
+    LT_CHECK(cublasLtMatmulDescCreate(&square->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    LT_CHECK(
+        cublasLtMatmulDescSetAttribute(square->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+    LT_CHECK(cublasLtMatrixLayoutCreate(&square->layout, type == ELEMENT_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F, SIDE,
+                                        SIDE, SIDE));
+    square->a = device_allocate(bytes);
+    square->b = device_allocate(bytes);
+    square->c = device_allocate(bytes);
+    square->workspace = device_allocate(WORKSPACE);
+    made_fill(type, recipe, 0, (int64_t)elements, square->a, stream);
+    made_fill(type, recipe, 0, (int64_t)elements, square->b, stream);
+}
+
+static void square_close(struct square *square)
+{
+    void *memory[] = {square->a, square->b, square->c, square->workspace};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        CUDA_CHECK(cudaFree(memory[i]));
+    LT_CHECK(cublasLtMatrixLayoutDestroy(square->layout));
+    LT_CHECK(cublasLtMatmulDescDestroy(square->operation));
+    LT_CHECK(cublasLtDestroy(square->handle));
+}
+
+static int find_algorithms(const struct square *square, cublasLtMatmulHeuristicResult_t *found)
+{
+    const size_t workspace = WORKSPACE;
+    cublasLtMatmulPreference_t preference;
+    int count = 0;
+    LT_CHECK(cublasLtMatmulPreferenceCreate(&preference));
+    LT_CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                  sizeof workspace));
+    LT_CHECK(cublasLtMatmulAlgoGetHeuristic(square->handle, square->operation, square->layout, square->layout,
+                                            square->layout, square->layout, preference, ALGORITHMS, found, &count));
+    LT_CHECK(cublasLtMatmulPreferenceDestroy(preference));
+    return count;
+}
+
+static double measure_product(enum element type, const struct watch *watch)
+{
+    const float one = 1, zero = 0;
+    struct square square;
+    cublasLtMatmulHeuristicResult_t found[ALGORITHMS];
+    double best = 0;
+    square_open(&square, type, watch->stream);
+    int count = find_algorithms(&square, found);
+    for (int i = 0; i < count * PRODUCTS; i++) {
+        watch_start(watch);
+        LT_CHECK(cublasLtMatmul(square.handle, square.operation, &one, square.a, square.layout, square.b, square.layout,
+                                &zero, square.c, square.layout, square.c, square.layout, &found[i / PRODUCTS].algo,
+                                square.workspace, WORKSPACE, watch->stream));
+        best = fmax(best, 2.0 * SIDE * SIDE * SIDE / watch_stop_s(watch));
+    }
+    square_close(&square);
+    return best;
+}
+
+/* One GPU's, times the GPUs: as if each rank had one. */
+void cuda_measure_rates(int ranks, enum engine_dtype dtype, struct backend_rates *rates)
+{
+    struct error error = {0};
+    struct watch watch;
+    if (device_find(&error) != DEVICE_USABLE)
+        die("%s", error.message);
+    watch_open(&watch);
+    rates->read_bytes_s = ranks * measure_reading(&watch);
+    rates->product_flop_s =
+        ranks * measure_product(dtype == ENGINE_BFLOAT16 ? ELEMENT_BFLOAT16 : ELEMENT_FLOAT32, &watch);
+    watch_close(&watch);
+}
