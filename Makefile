@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 
 # Debian 12's packages.
 PACKAGES_BUILD = gcc libc6-dev make pkg-config libjansson-dev libgsl-dev libcairo2-dev libfreetype-dev libcurl4-openssl-dev \
-	libpcre2-dev libutf8proc-dev libdnnl-dev libssl-dev
+	libpcre2-dev libutf8proc-dev libdnnl-dev libssl-dev zlib1g-dev libzstd-dev
 PACKAGES_REPORT = texlive-latex-base texlive-latex-recommended texlive-science texlive-fonts-recommended lmodern fonts-lmodern
 PACKAGES_TEST = libcmocka-dev poppler-utils
 PACKAGES_FUZZ = clang libclang-rt-14-dev
@@ -39,7 +39,7 @@ MODE_FLAGS = -O2 -g
 endif
 OPENMP ?= -fopenmp
 
-LIBRARIES = jansson gsl cairo-pdf cairo-ft freetype2 libcurl libpcre2-8 libcrypto
+LIBRARIES = jansson gsl cairo-pdf cairo-ft freetype2 libcurl libpcre2-8 libcrypto zlib libzstd
 PKG_FLAGS = $(shell pkg-config --cflags $(LIBRARIES))
 PKG_LIBS = $(shell pkg-config --libs $(LIBRARIES))
 
