@@ -88,7 +88,8 @@ static int unpack_by(unpack *function, const char *path, struct bytes *bytes, st
 {
     struct output output = {0};
     int result = function(path, bytes->data, bytes->size, &output, &bytes->cut, error);
-    reserve(&output)[0] = '\0';
+    char *end = reserve(&output);
+    *end = '\0';
     free(bytes->data);
     bytes->data = output.data;
     bytes->size = output.size;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 const char fuzz_corpus[] = "tests/fuzz/corpus/import";
-const int fuzz_mutations = 4000;
+const int fuzz_mutations = 10000;
 
 /* What was read is JSON, however odd the file: it is written and read again as the same. */
 static void check_values(const struct document *document)

@@ -92,8 +92,8 @@ static void keeps_numbers_that_json_has_not(void **state)
     static const struct {
         const char *text;
         double value;
-    } spellings[] = {{"NaN", NAN},       {"nan", NAN},       {"-nan", NAN},       {"Infinity", INFINITY},
-                     {"inf", INFINITY},  {"+inf", INFINITY}, {"-inf", -INFINITY}, {"-Infinity", -INFINITY},
+    } spellings[] = {{"NaN", NAN},      {"nan", NAN},       {"-nan", NAN},       {"Infinity", INFINITY},
+                     {"inf", INFINITY}, {"+inf", INFINITY}, {"-inf", -INFINITY}, {"-Infinity", -INFINITY},
                      {"INF", INFINITY}};
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
         char *text = xformat("{\"a\": %s, \"b\": \"%s\"}", spellings[i].text, spellings[i].text);
@@ -209,8 +209,8 @@ static void refuses_what_holds_nothing(void **state)
 static void reads_csv(void **state)
 {
     (void)state;
-    struct document document =
-        parse("\xEF\xBB\xBF" "name,n,rate\r\n\"a, \"\"b\"\"\nc\",1,NaN\r\n x ,2,4.23\r\nshort,1\r\ncut,3");
+    struct document document = parse("\xEF\xBB\xBF"
+                                     "name,n,rate\r\n\"a, \"\"b\"\"\nc\",1,NaN\r\n x ,2,4.23\r\nshort,1\r\ncut,3");
     assert_int_equal(document.syntax, DOCUMENT_TABLE);
     assert_int_equal(count(&document), 2);
     expect_text(get(&document, 0, "name"), "a, \"b\"\nc");
@@ -255,7 +255,9 @@ static void reads_mlperf(void **state)
 
 static size_t pack_gzip(const char *text, char *packed, size_t capacity)
 {
-    z_stream stream = {.next_in = (Bytef *)text, .avail_in = (uInt)strlen(text), .next_out = (Bytef *)packed,
+    z_stream stream = {.next_in = (Bytef *)text,
+                       .avail_in = (uInt)strlen(text),
+                       .next_out = (Bytef *)packed,
                        .avail_out = (uInt)capacity};
     assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
     assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
