@@ -26,7 +26,7 @@ bool syntax_number(const char *text, size_t length, double *value)
 {
     static const char *const words[] = {"nan", "inf", "infinity"};
     char copy[NUMBER_LENGTH_MAXIMUM + 1], *end;
-    if (!length || length > NUMBER_LENGTH_MAXIMUM)
+    if (!length || length > NUMBER_LENGTH_MAXIMUM || memchr(text, '\0', length))
         return false;
     memcpy(copy, text, length);
     copy[length] = '\0';
