@@ -18,7 +18,17 @@ struct recording {
     struct sample *samples; /* of the first sample_count requests */
     int sample_count, failed;
     struct audit audit;
+    struct observed observed;
+    int failure;         /* 0, or a source_failure */
+    struct error reason; /* of that */
     struct error *error;
+};
+
+/* The rule that says of an attempt how its source failed. */
+static const enum rule_id failure_rules[] = {
+    [SOURCE_SERVER_DIED] = RULE_SERVER_DIED,
+    [SOURCE_OUT_OF_MEMORY] = RULE_OUT_OF_MEMORY,
+    [SOURCE_SILENT] = RULE_SILENT,
 };
 
 static bool has_workload(const struct task *task, int workload)
@@ -149,12 +159,18 @@ static json_t *make_end(const char *status, const char *hash, int samples, int f
 static int end(struct recording *recording, bool complete)
 {
     char hash[FILE_HASH_SIZE];
-    const char *status = complete ? "complete" : "aborted";
-    int result = attempt_writer_end(recording->writer, status, &recording->audit, hash, recording->error);
+    struct attempt_end line = {
+        .status = complete ? "complete" : "aborted", .audit = &recording->audit, .observed = &recording->observed};
+    if (recording->failure) {
+        line.status = "failed";
+        line.error_code = rule_table[failure_rules[recording->failure]].id;
+        line.error_message = recording->reason.message;
+    }
+    int result = attempt_writer_end(recording->writer, &line, hash, recording->error);
     recording->writer = NULL;
     if (result)
         return -1;
-    json_t *details = make_end(status, hash, recording->sample_count, recording->failed, &recording->audit);
+    json_t *details = make_end(line.status, hash, recording->sample_count, recording->failed, &recording->audit);
     return note(recording, LEDGER_COLLECT, "end", details);
 }
 
@@ -212,20 +228,41 @@ static int audit(struct recording *recording)
     return result;
 }
 
+/* A failure of the arm alone is put aside: it is the attempt's, not the campaign's. Answers whether all may go on. */
+static bool take_failure(struct recording *recording, int result)
+{
+    if (result > 0) {
+        recording->failure = result;
+        recording->reason = *recording->error;
+        *recording->error = (struct error){0};
+    }
+    return result == 0;
+}
+
+/* The warm-up, then what is measured; whether all of it was answered. */
+static bool answer(struct recording *recording, int in_flight)
+{
+    struct source *source = recording->measure->subject->source;
+    const int warmup = recording->measure->subject->plan->warmup, count = recording->request_count - warmup;
+    return take_failure(recording, source->class->run(source, recording->requests, warmup, in_flight, on_sample,
+                                                      recording, recording->error)) &&
+           recording->sample_count == warmup && !interrupt_seen() &&
+           take_failure(recording, source->class->run(source, recording->requests + warmup, count, in_flight, on_sample,
+                                                      recording, recording->error)) &&
+           !recording->error->message[0] && recording->sample_count == recording->request_count;
+}
+
+static int observe(struct recording *recording)
+{
+    struct source *source = recording->measure->subject->source;
+    return source->class->observe ? source->class->observe(source, &recording->observed, recording->error) : 0;
+}
+
 /* Runs, audits and closes the file. */
 static int run(struct recording *recording, int in_flight)
 {
-    struct source *source = recording->measure->subject->source;
-    int warmup = recording->measure->subject->plan->warmup;
-    int failed =
-        source->class->run(source, recording->requests, warmup, in_flight, on_sample, recording, recording->error);
-    if (!failed && recording->sample_count == warmup && !interrupt_seen())
-        failed = source->class->run(source, recording->requests + warmup, recording->request_count - warmup, in_flight,
-                                    on_sample, recording, recording->error);
-    bool complete = !failed && !recording->error->message[0] && recording->sample_count == recording->request_count;
-    if (complete && audit(recording))
-        complete = false;
-    if (!complete && !interrupt_seen())
+    bool complete = !recording->failure && answer(recording, in_flight) && !observe(recording) && !audit(recording);
+    if (!complete && !recording->failure && !interrupt_seen())
         fail(recording->error, "%s: the source answered %d of %d requests", recording->id, recording->sample_count,
              recording->request_count);
     /* The reason goes first; the file is closed in any case, and its own error counts where there was none. */
@@ -236,7 +273,7 @@ static int run(struct recording *recording, int in_flight)
     recording->error = reason;
     if (closed || reason->message[0])
         return -1;
-    return complete ? MEASURE_DONE : MEASURE_INTERRUPTED;
+    return complete || recording->failure ? MEASURE_DONE : MEASURE_INTERRUPTED;
 }
 
 /* --- verdicts --------------------------------------------------------------------------------------------------- */
@@ -292,7 +329,9 @@ int measure_attempt(const struct measure *measure, const struct task *task, stru
         xformat("%s/attempts/%s/%d-%d.jsonl", measure->folder, recording.arm, place.block, place.try_number);
     make_requests(&recording, task, place.block);
     progress_begin(measure->progress, place.block, plan->blocks, recording.arm, recording.request_count);
-    if (source->class->load(source, arm, &memory, error))
+    observed_init(&recording.observed);
+    int loaded = source->class->load(source, arm, &memory, error);
+    if (!take_failure(&recording, loaded) && !recording.failure)
         goto out;
     if (interrupt_seen()) {
         json_decref(memory);
@@ -307,6 +346,7 @@ int measure_attempt(const struct measure *measure, const struct task *task, stru
 out:
     for (int i = 0; i < recording.sample_count; i++)
         sample_free(&recording.samples[i]);
+    observed_free(&recording.observed);
     free(recording.samples);
     free(recording.requests);
     free(recording.id);

@@ -26,16 +26,28 @@ static bool is_of_cell(const struct subject *subject, const struct judged *judge
     return entry && strcmp(entry->cell_hash, subject_cell_hash(subject, arm, workload)) == 0;
 }
 
-/* Whether the attempt was made to its end under today's hash. Of a file that is gone, or cannot be read, the ledger
- * says so: nobody gets more tries by removing some. */
+/* Whether the attempt came to an end of its own under today's hash. Of a file that is gone, or cannot be read, the
+ * ledger says so: nobody gets more tries by removing some. */
 static bool is_whole_try(const struct subject *subject, const struct run *run, const struct judged *judged, int arm,
                          int workload)
 {
     if (judged->attempt.header)
-        return judged->attempt.complete && is_of_cell(subject, judged, arm, workload);
+        return (judged->attempt.complete || judged->attempt.error_code) && is_of_cell(subject, judged, arm, workload);
     const struct history_entry *entry = run_history(run, &judged->attempt);
     const char *hash = history_cell_hash(entry, subject->plan->workloads[workload].name);
-    return history_is_complete(entry) && hash && strcmp(hash, subject_cell_hash(subject, arm, workload)) == 0;
+    return history_is_over(entry) && hash && strcmp(hash, subject_cell_hash(subject, arm, workload)) == 0;
+}
+
+/* Whether what made it invalid would do so again. */
+static bool is_hopeless(const struct judged *judged, const char *workload)
+{
+    for (int i = 0; i < judged->verdicts.count; i++) {
+        const struct verdict *verdict = &judged->verdicts.items[i];
+        if (rule_table[verdict->rule].recurs && verdict->level == RULE_INVALID &&
+            (!verdict->workload || strcmp(verdict->workload, workload) == 0))
+            return true;
+    }
+    return false;
 }
 
 static bool has_invalid(const struct judged *judged, enum rule_id rule, const char *workload)
@@ -63,7 +75,7 @@ const struct judged *schedule_find_invalid(const struct subject *subject, const 
             continue;
         last = judged;
         tries++;
-        hopeless |= !judged->purged && has_invalid(judged, RULE_CONTEXT_OVERFLOW, name);
+        hopeless |= !judged->purged && is_hopeless(judged, name);
     }
     *given_up = tries >= SCHEDULE_TRIES || hopeless;
     return last;

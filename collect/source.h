@@ -23,6 +23,10 @@ struct request {
  * non-zero to stop before the next request. */
 typedef int source_on_sample(void *context, struct sample *sample);
 
+/* Why an arm cannot go on where others still may: each ends the attempt under the rule of its name. load() and run()
+ * answer one with the reason in `error` (the last words of a server's log); -1 says that nothing more can run. */
+enum source_failure { SOURCE_SERVER_DIED = 1, SOURCE_OUT_OF_MEMORY, SOURCE_SILENT };
+
 struct source {
     const struct source_class *class; /* the first member of each source's own struct */
 };
@@ -45,11 +49,12 @@ struct source_class {
      * be compared. A new reference. */
     json_t *(*describe)(struct source *source, const struct arm *arm);
 
-    /* Readies the arm: weights, memory, warm code. `memory` receives the memory plan (a new reference). */
+    /* Readies the arm: weights, memory, warm code. `memory` receives the memory plan (a new reference). 0, -1 or a
+     * source_failure. */
     int (*load)(struct source *source, const struct arm *arm, json_t **memory, struct error *error);
 
     /* Runs the requests, `in_flight` at a time, and delivers their samples in the order of the requests. Failed
-     * requests are samples with ok = false; -1 only where nothing more can run. */
+     * requests are samples with ok = false. 0, -1 or a source_failure. Called for the warm-up, then for the rest. */
     int (*run)(struct source *source, const struct request *requests, int count, int in_flight,
                source_on_sample *on_sample, void *context, struct error *error);
 
@@ -57,6 +62,10 @@ struct source_class {
      */
     int (*audit)(struct source *source, const struct request *requests, const struct sample *samples, int count,
                  struct audit *audit, struct error *error);
+
+    /* What it saw of itself during the last run(): room, counters from before to after, figures of the whole.
+     * `observed` is initialised. A source that sees nothing lacks the operation. */
+    int (*observe)(struct source *source, struct observed *observed, struct error *error);
 
     void (*close)(struct source *source);
 };

@@ -105,10 +105,43 @@ static json_t *describe_arm(const struct arm *arm)
     return object;
 }
 
+/* Bytes with which all prompts of the workload begin alike; 0 where there is only one. */
+static size_t count_common_bytes(const struct subject *subject, int workload)
+{
+    const struct prompt *prompts = subject->prompts[workload].items;
+    const int count = subject_prompt_count(subject, workload);
+    size_t common = count > 1 ? strlen(prompts[0].text) : 0;
+    for (int i = 1; i < count; i++) {
+        size_t same = 0;
+        while (same < common && prompts[i].text[same] == prompts[0].text[same])
+            same++;
+        common = same;
+    }
+    while (common && ((unsigned char)prompts[0].text[common] & 0xC0) == 0x80)
+        common--; /* no piece of a character */
+    return common;
+}
+
+/* Tokens of that; -1 where the source cannot say. */
+static int count_common_tokens(const struct subject *subject, int workload)
+{
+    struct request request = subject_request(subject, workload, 0);
+    struct error ignored = {0};
+    size_t bytes = count_common_bytes(subject, workload);
+    if (!bytes)
+        return 0;
+    char *text = xformat("%.*s", (int)bytes, request.text);
+    request.text = text;
+    int tokens = subject->source->class->check_request(subject->source, &request, &ignored);
+    free(text);
+    return tokens;
+}
+
 static json_t *describe_workload(const struct subject *subject, int workload)
 {
     const struct plan_workload *settings = &subject->plan->workloads[workload];
     char hash[FILE_HASH_SIZE];
+    const int common_tokens = count_common_tokens(subject, workload);
     json_t *object = json_object();
     hash_prompts(subject, workload, hash);
     json_set(object, "prompts_sha256", json_text(hash));
@@ -119,6 +152,8 @@ static json_t *describe_workload(const struct subject *subject, int workload)
         json_set(object, "chat", json_text(prompt_chat_names[settings->chat]));
     if (settings->context_tokens)
         json_set(object, "context_tokens", json_integer(settings->context_tokens));
+    if (common_tokens >= 0)
+        json_set(object, "common_tokens", json_integer(common_tokens));
     json_set(object, "max_new_tokens", json_integer(settings->max_new_tokens));
     json_set(object, "ignore_eos", json_boolean(settings->ignore_eos));
     return object;
@@ -181,6 +216,7 @@ json_t *subject_cell(const json_t *header, const char *workload)
     json_t *entry = json_copy(json_object_get(json_object_get(header, "workloads"), workload));
     json_object_del(entry, "cell_hash");
     json_object_del(entry, "compare_hash");
+    json_object_del(entry, "common_tokens");
     json_set(entry, "name", json_text(workload));
     json_set(cell, "workload", entry);
     json_set(cell, "machine", machine_identity(json_object_get(header, "machine")));

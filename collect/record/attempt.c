@@ -57,15 +57,17 @@ static int read_workloads(const json_t *object, const char *where, struct attemp
     json_object_foreach((json_t *)object, name, value)
     {
         const char *cell = NULL, *compare = NULL;
+        int common_tokens = ATTEMPT_ABSENT;
         const struct json_field fields[] = {
             {"cell_hash", JSON_FIELD_STRING, &cell, .required = true},
             {"compare_hash", JSON_FIELD_STRING, &compare, .required = true},
+            {"common_tokens", JSON_FIELD_INT, &common_tokens, .maximum = SAMPLE_TOKENS_MAXIMUM},
             {0},
         };
         if (json_read_fields(value, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
             return -1;
         attempt->workloads[attempt->workload_count++] =
-            (struct attempt_workload){xstrdup(name), xstrdup(cell), xstrdup(compare)};
+            (struct attempt_workload){xstrdup(name), xstrdup(cell), xstrdup(compare), common_tokens};
     }
     return 0;
 }
@@ -185,21 +187,42 @@ static int read_audit(const json_t *object, const char *where, struct audit *aud
     return object ? json_read_fields(object, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error) : 0;
 }
 
+/* Why a source could not go on. */
+static int read_failure(const json_t *object, const char *where, struct attempt *attempt, struct error *error)
+{
+    const char *code = NULL, *message = "no message";
+    const struct json_field fields[] = {
+        {"code", JSON_FIELD_STRING, &code, .required = true},
+        {"message", JSON_FIELD_STRING, &message},
+        {0},
+    };
+    if (!object)
+        return 0;
+    if (json_read_fields(object, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
+        return -1;
+    attempt->error_code = xstrdup(code);
+    attempt->error_message = xstrdup(message);
+    return 0;
+}
+
 static int read_end(const json_t *line, const char *where, struct reader *reader, struct error *error)
 {
     struct attempt *attempt = reader->attempt;
     const char *status = NULL;
-    const json_t *audit = NULL;
+    const json_t *audit = NULL, *failure = NULL, *observed = NULL;
     int samples = attempt->sample_count, failed = reader->failed;
     const struct json_field fields[] = {
         {"status", JSON_FIELD_STRING, &status, .required = true},
         {"samples", JSON_FIELD_INT, &samples},
         {"failed", JSON_FIELD_INT, &failed},
         {"audit", JSON_FIELD_OBJECT, &audit},
+        {"error", JSON_FIELD_OBJECT, &failure},
+        {"observed", JSON_FIELD_OBJECT, &observed},
         {0},
     };
     if (json_read_fields(line, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error) ||
-        read_audit(audit, where, &attempt->audit, error))
+        read_audit(audit, where, &attempt->audit, error) || read_failure(failure, where, attempt, error) ||
+        observed_from_json(observed, where, &attempt->observed, error))
         return -1;
     if (samples != attempt->sample_count || failed != reader->failed)
         return fail(error, "%s: speaks of %d samples, %d failed; the file has %d, %d failed", where, samples, failed,
@@ -249,6 +272,7 @@ int attempt_read(const char *path, struct attempt *attempt, struct error *error)
 {
     *attempt = (struct attempt){.position = ATTEMPT_ABSENT, .audit = {false, NAN, ATTEMPT_ABSENT}};
     struct reader reader = {.attempt = attempt};
+    observed_init(&attempt->observed);
     size_t size;
     int result = -1;
     char *text = file_read(path, FILE_LIMIT, &size, error);
@@ -291,6 +315,9 @@ void attempt_free(struct attempt *attempt)
     free(attempt->started);
     free(attempt->boot_id);
     free(attempt->end_status);
+    free(attempt->error_code);
+    free(attempt->error_message);
+    observed_free(&attempt->observed);
     json_decref(attempt->header);
     *attempt = (struct attempt){0};
 }

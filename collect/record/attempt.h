@@ -9,6 +9,7 @@
 #include "collect/base/error.h"
 #include "collect/base/file.h"
 #include "collect/record/arm.h"
+#include "collect/record/observed.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -49,6 +50,10 @@ struct sample {
     int *accepted;                  /* rounds: tokens each round committed, bonus included, uncut */
     int64_t stages_ns[STAGE_COUNT]; /* summed over the rounds */
     int64_t communicate_ns;         /* between ranks; part of the stages */
+
+    int chunks;        /* deliveries that held tokens */
+    int64_t *chunk_ns; /* chunks: when each came, from the request's start */
+    int *chunk_tokens; /* chunks: tokens in each */
 };
 
 #define TELEMETRY_DEVICES_MAXIMUM 64
@@ -76,6 +81,7 @@ struct attempt_workload {
     char *name;
     char *cell_hash;    /* must agree to be pooled */
     char *compare_hash; /* must agree to be compared: the same without what belongs to the arm */
+    int common_tokens;  /* with which all prompts begin alike; -1: unknown */
 };
 
 struct attempt {
@@ -94,9 +100,11 @@ struct attempt {
     int sample_count;
     struct telemetry *telemetry;
     int telemetry_count;
-    bool complete;    /* an end line with status "complete", and as many samples as it says */
-    char *end_status; /* NULL where there is no end line */
+    bool complete;                    /* an end line with status "complete", and as many samples as it says */
+    char *end_status;                 /* NULL where there is no end line */
+    char *error_code, *error_message; /* of one that "failed": a rule's id, and why; NULL: none */
     struct audit audit;
+    struct observed observed;
     int64_t torn_bytes;          /* of a last line without its newline, not read */
     char sha256[FILE_HASH_SIZE]; /* of the file's bytes, as they were read */
 };
@@ -130,11 +138,19 @@ struct attempt_writer *attempt_writer_open(const char *path, json_t *header, str
  * failure. */
 int attempt_writer_add(struct attempt_writer *writer, json_t *line, struct error *error);
 
+/* How an attempt ended. `status`: "complete"; "aborted": cut off from outside, which is no try; "failed": the source
+ * could not go on, for the reason in error_*. NULL: absent. */
+struct attempt_end {
+    const char *status;
+    const char *error_code, *error_message;
+    const struct audit *audit;
+    const struct observed *observed;
+};
+
 /* Writes the end line (how many samples there are, warm-up included, and how many of them failed), closes, and answers
- * the file's SHA-256 in hex[FILE_HASH_SIZE]. status: "complete" or "aborted". Without this call the file stays
- * INCOMPLETE. Frees the writer either way. */
-int attempt_writer_end(struct attempt_writer *writer, const char *status, const struct audit *audit, char *hex,
-                       struct error *error);
+ * the file's SHA-256 in hex[FILE_HASH_SIZE]. Without this call the file stays INCOMPLETE. Frees the writer either way.
+ */
+int attempt_writer_end(struct attempt_writer *writer, const struct attempt_end *end, char *hex, struct error *error);
 
 /* Closes without an end line. */
 void attempt_writer_abandon(struct attempt_writer *writer);

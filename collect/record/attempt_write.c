@@ -95,16 +95,29 @@ static json_t *audit_to_json(const struct audit *audit)
     return object;
 }
 
-int attempt_writer_end(struct attempt_writer *writer, const char *status, const struct audit *audit, char *hex,
-                       struct error *error)
+static json_t *end_to_json(const struct attempt_writer *writer, const struct attempt_end *end)
 {
-    json_t *line = json_object();
+    json_t *line = json_object(), *observed = end->observed ? observed_to_json(end->observed) : NULL;
     json_set(line, "type", json_string("end"));
-    json_set(line, "status", json_string(status));
+    json_set(line, "status", json_string(end->status));
     json_set(line, "samples", json_integer(writer->samples));
     json_set(line, "failed", json_integer(writer->failed));
-    if (audit && audit->done)
-        json_set(line, "audit", audit_to_json(audit));
+    if (end->error_code) {
+        json_t *reason = json_object();
+        json_set(reason, "code", json_text(end->error_code));
+        json_set(reason, "message", json_text(end->error_message));
+        json_set(line, "error", reason);
+    }
+    if (end->audit && end->audit->done)
+        json_set(line, "audit", audit_to_json(end->audit));
+    if (observed)
+        json_set(line, "observed", observed);
+    return line;
+}
+
+int attempt_writer_end(struct attempt_writer *writer, const struct attempt_end *end, char *hex, struct error *error)
+{
+    json_t *line = end_to_json(writer, end);
     int result = attempt_writer_add(writer, line, error);
     if (!result)
         result = file_hash(writer->path, hex, error);

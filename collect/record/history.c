@@ -85,8 +85,8 @@ const char *history_cell_hash(const struct history_entry *entry, const char *wor
     return json_string_value(json_object_get(json_object_get(begin, "workloads"), workload));
 }
 
-bool history_is_complete(const struct history_entry *entry)
+bool history_is_over(const struct history_entry *entry)
 {
     const char *status = json_string_value(json_object_get(entry ? entry->end : NULL, "status"));
-    return status && strcmp(status, "complete") == 0;
+    return status && (strcmp(status, "complete") == 0 || strcmp(status, "failed") == 0);
 }

@@ -36,8 +36,8 @@ const struct history_entry *history_find(const struct history *history, const st
 /* The cell hash that the attempt was begun with for the workload; NULL where the ledger does not say. */
 const char *history_cell_hash(const struct history_entry *entry, const char *workload);
 
-/* Whether the attempt ended as "complete". */
-bool history_is_complete(const struct history_entry *entry);
+/* Whether the attempt came to an end of its own, "complete" or "failed". */
+bool history_is_over(const struct history_entry *entry);
 
 /* Whether a person withdrew the attempt, and has not reinstated it since. */
 bool history_is_withdrawn(const struct history_entry *entry);

@@ -23,12 +23,15 @@ extern const char *const rule_level_names[]; /* "valid", "note", "suspect", "inv
 /* What a rule voids: a bit set. */
 enum rule_metric {
     RULE_VOIDS_NONE = 0,
-    RULE_VOIDS_TIMES = 1,    /* TPOT, tokens/s, stages, and the speedup made of them */
-    RULE_VOIDS_TAU = 2,      /* acceptance */
-    RULE_VOIDS_TTFT = 4,     /* time to first token, end-to-end */
-    RULE_VOIDS_SPEEDUP = 8,  /* the comparison alone */
-    RULE_VOIDS_SCALING = 16, /* comparisons of different numbers of ranks */
-    RULE_VOIDS_ALL = 31,
+    RULE_VOIDS_TIMES = 1,       /* TPOT, tokens/s, stages, and the speedup made of them */
+    RULE_VOIDS_TAU = 2,         /* acceptance */
+    RULE_VOIDS_TTFT = 4,        /* time to first token, end-to-end */
+    RULE_VOIDS_SPEEDUP = 8,     /* the comparison alone */
+    RULE_VOIDS_SCALING = 16,    /* comparisons of different numbers of ranks */
+    RULE_VOIDS_ITL = 32,        /* time between deliveries */
+    RULE_VOIDS_THROUGHPUT = 64, /* of all requests together */
+    RULE_VOIDS_PEAK = 128,
+    RULE_VOIDS_ALL = 255,
 };
 
 enum rule_id {
@@ -56,6 +59,17 @@ enum rule_id {
     RULE_SYNTHETIC_ACCEPTANCE,
     RULE_SHARED_DEVICE,
     RULE_TOO_FEW_REQUESTS,
+    RULE_PREFIX_CACHE_HIT,
+    RULE_ITL_PER_CHUNK,
+    RULE_CONCURRENCY_CAPPED,
+    RULE_CACHE_STARVED,
+    RULE_LITTLES_LAW,
+    RULE_PEAK_LT_MEAN,
+    RULE_SERVER_DIED,
+    RULE_OUT_OF_MEMORY,
+    RULE_SILENT,
+    RULE_COUNTER_RESET,
+    RULE_SPEC_METRICS_MISSING,
     RULE_WITHDRAWN,
     RULE_TAMPERED,
     RULE_VANISHED,
@@ -110,6 +124,7 @@ struct rule {
      * only ledger and run folder together can tell, which run_read() does, or only all attempts, which analyze does. */
     rule_judge *judge;
     rule_judge_beside *judge_pair;
+    bool recurs; /* what made it fire does so again: nothing is gained by another try */
 };
 
 extern const struct rule rule_table[RULE_COUNT];

@@ -8,9 +8,12 @@
 void rule_incomplete(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
     (void)threshold;
+    if (attempt->error_code && rule_find(attempt->error_code) >= 0)
+        return; /* that rule says more */
     if (attempt->end_status && !attempt->complete)
-        verdicts_add(verdicts, RULE_INCOMPLETE, RULE_INVALID, NULL, NAN, NAN, "ended as \"%s\" after %d samples",
-                     attempt->end_status, attempt->sample_count);
+        verdicts_add(verdicts, RULE_INCOMPLETE, RULE_INVALID, NULL, NAN, NAN,
+                     "ended as \"%s\" after %d samples%s%.300s", attempt->end_status, attempt->sample_count,
+                     attempt->error_message ? ": " : "", attempt->error_message ? attempt->error_message : "");
     else if (!attempt->complete)
         verdicts_add(verdicts, RULE_INCOMPLETE, RULE_INVALID, NULL, NAN, NAN, "no end line after %d samples%s",
                      attempt->sample_count, attempt->torn_bytes ? " and a torn line" : "");
@@ -119,19 +122,11 @@ void rule_shared_device(const struct attempt *attempt, double threshold, struct 
         verdicts_add(verdicts, RULE_SHARED_DEVICE, RULE_INVALID, NULL, NAN, NAN, "ranks share a device");
 }
 
-static int count_measured(const struct attempt *attempt)
-{
-    int count = 0;
-    for (int i = 0; i < attempt->sample_count; i++)
-        count += !attempt->samples[i].warmup;
-    return count;
-}
-
 enum { REQUESTS_A_SLOT_MINIMUM = 2 }; /* below, the slots are hardly ever all filled */
 
 void rule_too_few_requests(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
-    const int slots = attempt->arm.concurrency, requests = count_measured(attempt);
+    const int slots = attempt->arm.concurrency, requests = rule_count_measured(attempt);
     const bool invalid = requests < REQUESTS_A_SLOT_MINIMUM * slots;
     const double limit = slots * (invalid ? REQUESTS_A_SLOT_MINIMUM : threshold);
     if (slots > 1 && requests > 0 && requests < limit)
@@ -139,26 +134,12 @@ void rule_too_few_requests(const struct attempt *attempt, double threshold, stru
                      "%d requests for %d at a time", requests, slots);
 }
 
-/* The measured time from the first start to the last end, where they are known; else NaN. */
-static double measured_ns(const struct attempt *attempt, double *first_ns, double *last_ns)
-{
-    *first_ns = *last_ns = NAN;
-    for (int i = 0; i < attempt->sample_count; i++) {
-        const struct sample *sample = &attempt->samples[i];
-        if (sample->warmup || sample->start_ns < 0 || sample->end_ns < sample->start_ns)
-            continue;
-        *first_ns = fmin(*first_ns, (double)sample->start_ns);
-        *last_ns = fmax(*last_ns, (double)sample->end_ns);
-    }
-    return *last_ns - *first_ns;
-}
-
 /* One's own runs say how long they are by the plan; who imports may have been given a try-out. */
 void rule_short_run(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
-    double first_ns, last_ns;
-    const double seconds = measured_ns(attempt, &first_ns, &last_ns) / 1e9;
-    const int requests = count_measured(attempt);
+    const struct rule_span span = rule_measured_span(attempt);
+    const double seconds = (span.last_ns - span.first_ns) / 1e9;
+    const int requests = rule_count_measured(attempt);
     if (rule_source_is(attempt, "kind", "import") && (requests < threshold || seconds < threshold))
         verdicts_add(verdicts, RULE_SHORT_RUN, RULE_SUSPECT, NULL, requests < threshold ? requests : seconds, threshold,
                      "%d requests in %.3g s", requests, seconds);
@@ -246,12 +227,11 @@ struct throttling {
 static struct throttling find_throttling(const struct attempt *attempt, int device)
 {
     struct throttling found = {.capped_clock = NAN};
-    double first_ns, last_ns;
-    measured_ns(attempt, &first_ns, &last_ns);
+    const struct rule_span span = rule_measured_span(attempt);
     for (int i = 0; i < attempt->telemetry_count; i++) {
         const struct telemetry *reading = &attempt->telemetry[i];
         const double time_ns = (double)reading->time_ns;
-        if (reading->device != device || (time_ns >= 0 && (time_ns < first_ns || time_ns > last_ns)))
+        if (reading->device != device || (time_ns >= 0 && (time_ns < span.first_ns || time_ns > span.last_ns)))
             continue;
         found.readings++;
         found.slowdowns += reading->slowdown;

@@ -64,6 +64,27 @@ void rule_judge_each(const struct attempt *attempt, enum rule_id rule, rule_samp
     }
 }
 
+int rule_count_measured(const struct attempt *attempt)
+{
+    int count = 0;
+    for (int i = 0; i < attempt->sample_count; i++)
+        count += !attempt->samples[i].warmup;
+    return count;
+}
+
+struct rule_span rule_measured_span(const struct attempt *attempt)
+{
+    struct rule_span span = {NAN, NAN};
+    for (int i = 0; i < attempt->sample_count; i++) {
+        const struct sample *sample = &attempt->samples[i];
+        if (sample->warmup || sample->start_ns < 0 || sample->end_ns < sample->start_ns)
+            continue;
+        span.first_ns = fmin(span.first_ns, (double)sample->start_ns);
+        span.last_ns = fmax(span.last_ns, (double)sample->end_ns);
+    }
+    return span;
+}
+
 double rule_median(double *values, int count)
 {
     if (count == 0)

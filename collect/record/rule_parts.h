@@ -11,11 +11,15 @@ rule_judge rule_zero_tokens, rule_empty_stream, rule_zero_latency, rule_inband_e
 
 /* rule_workload.c: what the requests of a workload say together */
 rule_judge rule_all_failed, rule_failed_request, rule_context_overflow, rule_output_short, rule_output_long,
-    rule_repetition, rule_past_eos;
+    rule_repetition, rule_past_eos, rule_prefix_cache_hit, rule_itl_per_chunk;
 
 /* rule_attempt.c: what an attempt says as a whole */
 rule_judge rule_incomplete, rule_accept_out_of_range, rule_audit_regret, rule_synthetic_acceptance, rule_shared_device,
     rule_too_few_requests, rule_cold_first, rule_short_run, rule_throttled;
+
+/* rule_source.c: what the source says of itself */
+rule_judge rule_concurrency_capped, rule_cache_starved, rule_littles_law, rule_peak_lt_mean, rule_server_died,
+    rule_out_of_memory, rule_silent, rule_counter_reset, rule_spec_metrics_missing;
 
 /* rule_pair.c: an attempt beside its baseline */
 rule_judge_beside rule_output_diverges;
@@ -49,6 +53,15 @@ struct rule_tally rule_tally(const struct attempt *attempt, const char *workload
 /* A verdict for each workload that has a sample for which `test` holds. */
 void rule_judge_each(const struct attempt *attempt, enum rule_id rule, rule_sample_test *counts, rule_sample_test *test,
                      const char *what, struct verdicts *verdicts);
+
+int rule_count_measured(const struct attempt *attempt);
+
+/* From the first start of a measured sample to the last end, where they are known; NaN where none is. */
+struct rule_span {
+    double first_ns, last_ns;
+};
+
+struct rule_span rule_measured_span(const struct attempt *attempt);
 
 /* Of values, which are sorted thereby; NaN of none. */
 double rule_median(double *values, int count);

@@ -60,10 +60,18 @@ void rule_inband_error(const struct attempt *attempt, double threshold, struct v
     rule_judge_each(attempt, RULE_INBAND_ERROR, rule_any, holds_error, "bring an error within an answer", verdicts);
 }
 
+static bool has_contrary_chunks(const struct sample *sample)
+{
+    int64_t sum = 0;
+    for (int i = 0; sample->chunk_tokens && i < sample->chunks; i++)
+        sum += sample->chunk_tokens[i];
+    return sample->chunk_tokens && sample->tokens >= 0 && sum != sample->tokens;
+}
+
 static bool has_contrary_counts(const struct attempt *attempt, const struct sample *sample)
 {
     (void)attempt;
-    return (sample->tokens > 0 && sample->first_tokens > sample->tokens) ||
+    return (sample->tokens > 0 && sample->first_tokens > sample->tokens) || has_contrary_chunks(sample) ||
            (sample->prompt_tokens >= 0 && sample->cached_tokens > sample->prompt_tokens);
 }
 
@@ -71,7 +79,7 @@ void rule_tokens_mismatch(const struct attempt *attempt, double threshold, struc
 {
     (void)threshold;
     rule_judge_each(attempt, RULE_TOKENS_MISMATCH, rule_ok, has_contrary_counts,
-                    "count fewer tokens than a part of them", verdicts);
+                    "count other tokens in all than in parts", verdicts);
 }
 
 static bool ends_before_it_starts(const struct attempt *attempt, const struct sample *sample)

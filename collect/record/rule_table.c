@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* id, version, scope, voids, level, threshold, settable to, explanation, judge, judge_pair */
+/* id, version, scope, voids, level, threshold, settable to, explanation, judge, judge_pair; whether it recurs */
 const struct rule rule_table[RULE_COUNT] = {
     [RULE_INCOMPLETE] = {"INCOMPLETE", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
                          "The attempt did not run to its end, or its file cannot be read.", rule_incomplete, NULL},
@@ -21,7 +21,7 @@ const struct rule rule_table[RULE_COUNT] = {
                            "A request was answered in no time.", rule_zero_latency, NULL},
     [RULE_INBAND_ERROR] = {"INBAND_ERROR", 1, RULE_SAMPLE, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
                            "An error came within an answer that began as a success.", rule_inband_error, NULL},
-    [RULE_TOKENS_MISMATCH] = {"TOKENS_MISMATCH", 1, RULE_SAMPLE, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
+    [RULE_TOKENS_MISMATCH] = {"TOKENS_MISMATCH", 2, RULE_SAMPLE, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
                               "Counts of a request's tokens contradict each other.", rule_tokens_mismatch, NULL},
     [RULE_CLOCK] = {"CLOCK", 1, RULE_SAMPLE, RULE_VOIDS_ALL, RULE_INVALID, 300, 86400,
                     "A request ended before it started, or (suspect) an attempt began later by its clock than what was "
@@ -32,7 +32,7 @@ const struct rule rule_table[RULE_COUNT] = {
                              rule_failed_request, NULL},
     [RULE_CONTEXT_OVERFLOW] = {"CONTEXT_OVERFLOW", 1, RULE_WORKLOAD, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
                                "Prompt and output together are longer than the model's context.", rule_context_overflow,
-                               NULL},
+                               NULL, .recurs = true},
     [RULE_OUTPUT_SHORT] =
         {"OUTPUT_SHORT", 1, RULE_WORKLOAD, RULE_VOIDS_ALL, RULE_INVALID, .98, 1,
          "An output is shorter than asked, and no end token that was allowed to end it explains that.",
@@ -73,9 +73,42 @@ const struct rule rule_table[RULE_COUNT] = {
                             "Ranks shared a device or a core, so that more of them say nothing about more devices.",
                             rule_shared_device, NULL},
     [RULE_TOO_FEW_REQUESTS] =
-        {"TOO_FEW_REQUESTS", 1, RULE_ATTEMPT, RULE_VOIDS_TIMES, RULE_INVALID, 4, 1e6,
+        {"TOO_FEW_REQUESTS", 1, RULE_ATTEMPT, RULE_VOIDS_TIMES | RULE_VOIDS_THROUGHPUT, RULE_INVALID, 4, 1e6,
          "Too few requests for so many at a time (invalid below 2 for each): the slots were hardly ever all filled.",
          rule_too_few_requests, NULL},
+    [RULE_PREFIX_CACHE_HIT] = {"PREFIX_CACHE_HIT", 1, RULE_WORKLOAD, RULE_VOIDS_TTFT, RULE_INVALID, .01, 1,
+                               "Prompts came from the cache of a request before them, beyond what all of them begin "
+                               "with, so that their prefill was not paid for.",
+                               rule_prefix_cache_hit, NULL},
+    [RULE_ITL_PER_CHUNK] = {"ITL_PER_CHUNK", 1, RULE_WORKLOAD, RULE_VOIDS_ITL, RULE_INVALID, 1.2, 1000,
+                            "The time between deliveries is longer than that of a token: a delivery holds several "
+                            "tokens, and their gap is no inter-token latency.",
+                            rule_itl_per_chunk, NULL},
+    [RULE_CONCURRENCY_CAPPED] =
+        {"CONCURRENCY_CAPPED", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
+         "The source ran, or had room for, fewer requests at a time than the arm is named after.",
+         rule_concurrency_capped, NULL, .recurs = true},
+    [RULE_CACHE_STARVED] = {"CACHE_STARVED", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
+                            "The source's caches hold fewer tokens or states than the arm's requests need.",
+                            rule_cache_starved, NULL, .recurs = true},
+    [RULE_LITTLES_LAW] = {"LITTLES_LAW", 1, RULE_ATTEMPT, RULE_VOIDS_THROUGHPUT, RULE_INVALID, 1.01, 10,
+                          "More requests were in flight on average than at most, or (suspect) far fewer while enough "
+                          "of them were waiting.",
+                          rule_littles_law, NULL},
+    [RULE_PEAK_LT_MEAN] = {"PEAK_LT_MEAN", 1, RULE_ATTEMPT, RULE_VOIDS_PEAK, RULE_INVALID, NAN, 0,
+                           "The peak throughput that the source states lies below the mean.", rule_peak_lt_mean, NULL},
+    [RULE_SERVER_DIED] = {"SERVER_DIED", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
+                          "The process that was measured came to its end, or did not come up.", rule_server_died, NULL},
+    [RULE_OUT_OF_MEMORY] = {"OUT_OF_MEMORY", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
+                            "The source ran out of memory.", rule_out_of_memory, NULL},
+    [RULE_SILENT] = {"SILENT", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0, "No byte came within the limit.",
+                     rule_silent, NULL},
+    [RULE_COUNTER_RESET] = {"COUNTER_RESET", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
+                            "A counter that only grows is smaller than before, so the process was started anew.",
+                            rule_counter_reset, NULL},
+    [RULE_SPEC_METRICS_MISSING] = {"SPEC_METRICS_MISSING", 1, RULE_ATTEMPT, RULE_VOIDS_TAU, RULE_INVALID, NAN, 0,
+                                   "Nothing says how many rounds the arm took, so its acceptance is unknown.",
+                                   rule_spec_metrics_missing, NULL},
     [RULE_WITHDRAWN] = {"WITHDRAWN", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
                         "A person withdrew the attempt, for the reason given.", NULL, NULL},
     [RULE_TAMPERED] = {"TAMPERED", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,

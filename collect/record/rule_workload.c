@@ -169,3 +169,65 @@ void rule_past_eos(const struct attempt *attempt, double threshold, struct verdi
                          "%.0f of %.0f tokens stand behind an end token", past, all);
     }
 }
+
+/* --- prompts and deliveries --------------------------------------------------------------------------------------- */
+
+/* Tokens of all prompts, and those that an earlier request's cache had beyond what all begin with. */
+struct cached {
+    double tokens, beyond;
+};
+
+static struct cached count_cached(const struct attempt *attempt, const struct attempt_workload *workload)
+{
+    const int common = workload->common_tokens > 0 ? workload->common_tokens : 0;
+    const struct sample *sample;
+    struct cached cached = {0};
+    for (int at = 0; (sample = attempt_next_sample(attempt, workload->name, &at));)
+        if (sample->ok && sample->prompt_tokens > 0 && sample->cached_tokens >= 0) {
+            cached.tokens += sample->prompt_tokens;
+            cached.beyond += sample->cached_tokens > common ? sample->cached_tokens - common : 0;
+        }
+    return cached;
+}
+
+void rule_prefix_cache_hit(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    for (int i = 0; i < attempt->workload_count; i++) {
+        const struct cached cached = count_cached(attempt, &attempt->workloads[i]);
+        if (cached.beyond > threshold * cached.tokens)
+            verdicts_add(verdicts, RULE_PREFIX_CACHE_HIT, RULE_INVALID, attempt->workloads[i].name,
+                         cached.beyond / cached.tokens, threshold, "%.0f of %.0f prompt tokens came from the cache",
+                         cached.beyond, cached.tokens);
+    }
+}
+
+/* The mean gap between deliveries by the mean time a token, over the same samples; NaN where they are unknown. */
+static double chunk_ratio(const struct attempt *attempt, const char *workload)
+{
+    const struct sample *sample;
+    double gaps_ns = 0, gaps = 0, decode_ns = 0, tokens = 0;
+    for (int at = 0; (sample = attempt_next_sample(attempt, workload, &at));) {
+        if (!sample->ok || !sample->chunk_ns || sample->chunks < 2 || sample->decode_ns <= 0 ||
+            sample->first_tokens < 0 || sample->tokens <= sample->first_tokens)
+            continue;
+        gaps_ns += (double)(sample->chunk_ns[sample->chunks - 1] - sample->chunk_ns[0]);
+        gaps += sample->chunks - 1;
+        decode_ns += (double)sample->decode_ns;
+        tokens += sample->tokens - sample->first_tokens;
+    }
+    return (gaps_ns / gaps) / (decode_ns / tokens);
+}
+
+static void judge_ratio(const char *workload, double ratio, double threshold, struct verdicts *verdicts)
+{
+    if (ratio > threshold)
+        verdicts_add(verdicts, RULE_ITL_PER_CHUNK, RULE_INVALID, workload, ratio, threshold,
+                     "the mean time between deliveries is %.3g times that of a token", ratio);
+}
+
+void rule_itl_per_chunk(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
+{
+    judge_ratio(NULL, attempt->observed.itl_ns / attempt->observed.tpot_ns, threshold, verdicts);
+    for (int i = 0; i < attempt->workload_count; i++)
+        judge_ratio(attempt->workloads[i].name, chunk_ratio(attempt, attempt->workloads[i].name), threshold, verdicts);
+}

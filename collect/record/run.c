@@ -121,6 +121,7 @@ static void init_unreadable(const struct run *run, const struct attempt_place *p
     attempt->path = path;
     attempt->id = xformat("%s/%s", run->name, place_name(place, name));
     attempt->audit.tokens = ATTEMPT_ABSENT;
+    observed_init(&attempt->observed);
 }
 
 static void read_file(const struct run *run, const struct attempt_place *place, char *path,

@@ -26,6 +26,7 @@ void sample_init(struct sample *sample)
         .stall_ns = ATTEMPT_ABSENT,
         .rounds = ATTEMPT_ABSENT,
         .communicate_ns = ATTEMPT_ABSENT,
+        .chunks = ATTEMPT_ABSENT,
     };
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         sample->stages_ns[stage] = ATTEMPT_ABSENT;
@@ -40,6 +41,8 @@ void sample_free(struct sample *sample)
     free(sample->token_ids);
     free(sample->margins);
     free(sample->accepted);
+    free(sample->chunk_ns);
+    free(sample->chunk_tokens);
     sample_init(sample);
 }
 
@@ -58,6 +61,16 @@ static void set_text(json_t *object, const char *key, const char *value)
 }
 
 static void set_ints(json_t *object, const char *key, const int *values, int count)
+{
+    if (!values || count < 0)
+        return;
+    json_t *array = json_array();
+    for (int i = 0; i < count; i++)
+        json_append(array, json_integer(values[i]));
+    json_set(object, key, array);
+}
+
+static void set_times(json_t *object, const char *key, const int64_t *values, int count)
 {
     if (!values || count < 0)
         return;
@@ -135,6 +148,9 @@ json_t *sample_to_json(const struct sample *sample)
     set_known(line, "rounds", sample->rounds);
     set_ints(line, "accepted", sample->accepted, sample->rounds);
     set_stages(line, sample);
+    set_known(line, "chunks", sample->chunks);
+    set_times(line, "chunk_ns", sample->chunk_ns, sample->chunks);
+    set_ints(line, "chunk_tokens", sample->chunk_tokens, sample->chunks);
     return line;
 }
 
@@ -143,7 +159,7 @@ json_t *sample_to_json(const struct sample *sample)
 /* The parts of a line that are read in a second step. */
 struct parts {
     const char *workload, *prompt, *outcome, *finish;
-    const json_t *asked, *error, *token_ids, *margins, *accepted, *stages;
+    const json_t *asked, *error, *token_ids, *margins, *accepted, *stages, *chunk_ns, *chunk_tokens;
 };
 
 static int read_line(const json_t *line, const char *where, struct sample *sample, struct parts *parts,
@@ -172,6 +188,9 @@ static int read_line(const json_t *line, const char *where, struct sample *sampl
         {"rounds", JSON_FIELD_INT, &sample->rounds, .maximum = tokens},
         {"accepted", JSON_FIELD_ARRAY, &parts->accepted},
         {"stages_ns", JSON_FIELD_OBJECT, &parts->stages},
+        {"chunks", JSON_FIELD_INT, &sample->chunks, .maximum = tokens},
+        {"chunk_ns", JSON_FIELD_ARRAY, &parts->chunk_ns},
+        {"chunk_tokens", JSON_FIELD_ARRAY, &parts->chunk_tokens},
         {0},
     };
     return json_read_fields(line, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error);
@@ -261,6 +280,20 @@ static int read_ints(const json_t *array, const char *key, int maximum, const ch
     return 0;
 }
 
+static int read_times(const json_t *array, const char *key, const char *where, int64_t **values, struct error *error)
+{
+    size_t count = json_array_size(array);
+    *values = xcalloc(count, sizeof **values);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *entry = json_array_get(array, i);
+        json_int_t value = json_integer_value(entry);
+        if (!json_is_integer(entry) || value < 0 || value > SAMPLE_TIME_MAXIMUM_NS)
+            return fail(error, "%s: \"%s\"[%zu] must be a whole number of nanoseconds", where, key, i);
+        (*values)[i] = value;
+    }
+    return 0;
+}
+
 /* A margin that is null is unknown: NaN. */
 static int read_margins(const json_t *array, const char *where, float **values, struct error *error)
 {
@@ -287,6 +320,13 @@ static int read_arrays(const struct parts *parts, const char *where, struct samp
     if (parts->accepted &&
         (check_length(parts->accepted, "accepted", "rounds", &sample->rounds, where, error) ||
          read_ints(parts->accepted, "accepted", SAMPLE_ACCEPTED_MAXIMUM, where, &sample->accepted, error)))
+        return -1;
+    if (parts->chunk_ns && (check_length(parts->chunk_ns, "chunk_ns", "chunks", &sample->chunks, where, error) ||
+                            read_times(parts->chunk_ns, "chunk_ns", where, &sample->chunk_ns, error)))
+        return -1;
+    if (parts->chunk_tokens &&
+        (check_length(parts->chunk_tokens, "chunk_tokens", "chunks", &sample->chunks, where, error) ||
+         read_ints(parts->chunk_tokens, "chunk_tokens", SAMPLE_TOKENS_MAXIMUM, where, &sample->chunk_tokens, error)))
         return -1;
     return 0;
 }

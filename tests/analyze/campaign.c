@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 enum { PROMPTS = 3, TOKENS = 13, FIRST_TOKENS = 1, DIVERGING_TOKEN = 2 };
+#define STEP_NS 1000000000 /* from start to start: requests come one after the other */
 
 static const char *const plan_format =
     "{\"schema\": \"cleanslate.plan/1\", \"name\": \"demo\", \"title\": \"Known times\","
@@ -91,8 +92,8 @@ static int64_t own_start(const struct campaign_attempt *attempt)
 
 static json_t *make_sample(const struct campaign_attempt *attempt, const char *workload, int prompt, double tpot_ns)
 {
-    const int64_t start_ns = own_start(attempt);
     bool plain = strstr(attempt->arm, "auto") != NULL, code = strcmp(workload, "code") == 0;
+    const int64_t start_ns = own_start(attempt) + (2 * prompt + !code) * STEP_NS;
     struct sample sample;
     sample_init(&sample);
     sample.workload = xstrdup(workload);
@@ -175,7 +176,9 @@ void campaign_add(struct campaign *campaign, const struct campaign_attempt *atte
     if (attempt->torn)
         attempt_writer_abandon(writer);
     else
-        assert_done(attempt_writer_end(writer, "complete", &audit, hex, &error), &error);
+        assert_done(
+            attempt_writer_end(writer, &(struct attempt_end){.status = "complete", .audit = &audit}, hex, &error),
+            &error);
 }
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */

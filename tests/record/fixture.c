@@ -128,15 +128,16 @@ void fixture_attempt(const char *path, json_t *header, const char *status)
     for (int i = 0; i < 2; i++) {
         struct sample sample;
         fixture_sample(&sample, workloads[i], "fibonacci");
-        sample.start_ns += own_ns;
-        sample.end_ns += own_ns;
+        sample.start_ns += own_ns + i * FIXTURE_STEP_NS;
+        sample.end_ns += own_ns + i * FIXTURE_STEP_NS;
         assert_int_equal(attempt_writer_add(writer, sample_to_json(&sample), &error), 0);
         sample_free(&sample);
     }
     if (status) {
         char hex[FILE_HASH_SIZE];
         const struct audit audit = {true, 0.0, 18};
-        assert_int_equal(attempt_writer_end(writer, status, &audit, hex, &error), 0);
+        const struct attempt_end end = {.status = status, .audit = &audit};
+        assert_int_equal(attempt_writer_end(writer, &end, hex, &error), 0);
     } else {
         attempt_writer_abandon(writer);
     }
@@ -158,15 +159,19 @@ void fixture_build(struct attempt *attempt, const char *arm)
 {
     static const int ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     *attempt = (struct attempt){.complete = true, .end_status = xstrdup("complete"), .workload_count = 1};
+    observed_init(&attempt->observed);
     arm_parse(arm, &attempt->arm);
     attempt->header = fixture_header(arm, 1, 1);
     attempt->workloads = xcalloc(1, sizeof *attempt->workloads);
-    attempt->workloads[0] = (struct attempt_workload){xstrdup("code"), xstrdup("c1"), xstrdup("d1")};
+    attempt->workloads[0] = (struct attempt_workload){xstrdup("code"), xstrdup("c1"), xstrdup("d1"), ATTEMPT_ABSENT};
     attempt->sample_count = FIXTURE_SAMPLES;
     attempt->samples = xcalloc(FIXTURE_SAMPLES, sizeof *attempt->samples);
     for (int i = 0; i < FIXTURE_SAMPLES; i++) {
         const char prompt[3] = {'p', (char)('0' + i), 0};
         fixture_sample(&attempt->samples[i], "code", prompt);
+        const int64_t step = i / attempt->arm.concurrency;
+        attempt->samples[i].start_ns += step * FIXTURE_STEP_NS;
+        attempt->samples[i].end_ns += step * FIXTURE_STEP_NS;
         if (attempt->arm.method == METHOD_AUTO)
             fixture_set_accepted(&attempt->samples[i], 8, ones);
     }

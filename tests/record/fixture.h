@@ -23,9 +23,12 @@ json_t *fixture_header(const char *arm, int block, int try_number);
 void fixture_sample(struct sample *sample, const char *workload, const char *prompt);
 
 #define FIXTURE_SAMPLES 10
+#define FIXTURE_STEP_NS 5000
+#define FIXTURE_END_NS 50600
 
 /* An attempt in memory that is well: workload "code", prompts p0 to p9, each sample as above; for auto in 8 rounds
- * of 1. */
+ * of 1. As many begin at once as the arm has in flight, and the next ones FIXTURE_STEP_NS later; one at a time the last
+ * ends at FIXTURE_END_NS. */
 void fixture_build(struct attempt *attempt, const char *arm);
 
 /* Puts a value (taken over) into the header's source, or into an object of it. */

@@ -41,7 +41,8 @@ static void write_samples(const struct sample *samples, int count, const struct 
     for (int i = 0; i < count; i++)
         assert_int_equal(attempt_writer_add(writer, sample_to_json(&samples[i]), &error), 0);
     char hex[FILE_HASH_SIZE], again[FILE_HASH_SIZE];
-    assert_int_equal(attempt_writer_end(writer, "complete", audit, hex, &error), 0);
+    assert_int_equal(
+        attempt_writer_end(writer, &(struct attempt_end){.status = "complete", .audit = audit}, hex, &error), 0);
     assert_int_equal(file_hash(path, again, &error), 0);
     assert_string_equal(hex, again);
 }
@@ -116,6 +117,37 @@ static void test_a_regret_that_is_not_finite_comes_back_unknown(void **state)
     struct attempt attempt;
     read_well(&attempt);
     assert_true(attempt.audit.done && isnan(attempt.audit.regret_max));
+    attempt_free(&attempt);
+}
+
+static void test_what_a_source_saw_comes_back(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    struct attempt attempt;
+    struct observed observed;
+    char hex[FILE_HASH_SIZE];
+    observed_init(&observed);
+    observed.slots = 8;
+    observed.cache_tokens = (int64_t)1 << 40;
+    observed.peak_tokens_per_s = 812.5;
+    observed_add_counter(&observed, "drafts", 6.49e+06, 7e6);
+    struct attempt_writer *writer = attempt_writer_open(path, fixture_header("tp1-b16", 2, 1), &error);
+    const struct attempt_end end = {"failed", "SERVER_DIED", "illegal \"instruction\"\n", NULL, &observed};
+    assert_int_equal(attempt_writer_end(writer, &end, hex, &error), 0);
+    read_well(&attempt);
+    assert_false(attempt.complete);
+    assert_string_equal(attempt.error_code, "SERVER_DIED");
+    assert_string_equal(attempt.error_message, "illegal \"instruction\"\n");
+    assert_int_equal(attempt.observed.slots, 8);
+    assert_int_equal(attempt.observed.running_max, ATTEMPT_ABSENT);
+    assert_true(attempt.observed.cache_tokens == observed.cache_tokens);
+    assert_int_equal(attempt.observed.cache_tokens_needed, ATTEMPT_ABSENT);
+    assert_true(attempt.observed.peak_tokens_per_s == 812.5);
+    assert_true(isnan(attempt.observed.tokens_per_s));
+    assert_true(observed_growth(&attempt.observed, "drafts") == 510000);
+    assert_true(isnan(observed_growth(&attempt.observed, "draft_tokens")));
+    observed_free(&observed);
     attempt_free(&attempt);
 }
 
@@ -218,7 +250,7 @@ static void test_what_newer_versions_add_is_ignored(void **state)
     json_set(line, "mood", json_integer(3));
     assert_int_equal(attempt_writer_add(writer, line, &error), 0);
     char hex[FILE_HASH_SIZE];
-    assert_int_equal(attempt_writer_end(writer, "complete", NULL, hex, &error), 0);
+    assert_int_equal(attempt_writer_end(writer, &(struct attempt_end){.status = "complete"}, hex, &error), 0);
     struct attempt attempt;
     read_well(&attempt);
     assert_int_equal(attempt.sample_count, 1);
@@ -241,7 +273,7 @@ static void test_readings_of_devices(void **state)
     };
     for (int i = 0; i < 3; i++)
         assert_int_equal(attempt_writer_add(writer, json_loads(lines[i], 0, NULL), &error), 0);
-    assert_int_equal(attempt_writer_end(writer, "complete", NULL, hex, &error), 0);
+    assert_int_equal(attempt_writer_end(writer, &(struct attempt_end){.status = "complete"}, hex, &error), 0);
     struct attempt attempt;
     read_well(&attempt);
     assert_int_equal(attempt.telemetry_count, 3);
@@ -339,6 +371,17 @@ static void test_what_cannot_be_is_refused_with_its_line(void **state)
         {3, "audit.regret_max", "-0.1"},
         {3, "audit.regret_max", "\"0\""},
         {3, "audit.tokens", "-3"},
+        {1, "workloads.code.common_tokens", "-2"},
+        {3, "error", "\"SERVER_DIED\""},
+        {3, "error", "{}"},
+        {3, "error", "{\"code\": 7}"},
+        {3, "observed", "[]"},
+        {3, "observed", "{\"slots\": -1}"},
+        {3, "observed", "{\"cache_tokens\": 1.5}"},
+        {3, "observed", "{\"tokens_per_s\": \"many\"}"},
+        {3, "observed", "{\"counters\": {\"drafts\": 4}}"},
+        {3, "observed", "{\"counters\": {\"drafts\": [4]}}"},
+        {3, "observed", "{\"counters\": {\"drafts\": [4, null]}}"},
     };
     write_changed(1, "weather", "1"); /* the unchanged file is well */
     struct attempt attempt;
@@ -422,6 +465,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_samples_come_back_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_header_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_regret_that_is_not_finite_comes_back_unknown, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_a_source_saw_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_writer_never_writes_over, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_an_end_it_is_not_complete, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cut_at_every_byte, set_up, tear_down),

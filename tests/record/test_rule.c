@@ -63,7 +63,7 @@ static void nothing(struct attempt *a)
 
 static void one_fails(struct attempt *a)
 {
-    fixture_fail_sample(&a->samples[2], "SILENT");
+    fixture_fail_sample(&a->samples[2], "TIMEOUT");
 }
 
 static void asks_50(struct attempt *a, int tokens)

@@ -176,8 +176,8 @@ static void imports(struct attempt *a, double seconds)
 {
     fixture_set_source(a, NULL, "kind", json_string("import"));
     for (int i = 0; i < FIXTURE_SAMPLES; i++) {
-        a->samples[i].start_ns = (int64_t)i * 1000;
-        a->samples[i].end_ns = (int64_t)(seconds * 1e9);
+        a->samples[i].start_ns = (int64_t)(i * seconds * 1e8);
+        a->samples[i].end_ns = (int64_t)((i + 1) * seconds * 1e8);
     }
 }
 
@@ -267,7 +267,7 @@ static void only_four_can_be_compared(struct attempt *a)
     a->samples[5].decode_ns = ATTEMPT_ABSENT;
 }
 
-/* Three readings of a device within the samples' times, 1000 to 5600 ns, the last one as given. */
+/* Three readings of a device within the samples' times, 1000 ns to FIXTURE_END_NS, the last one as given. */
 static void reads(struct attempt *a, struct telemetry last)
 {
     const struct telemetry readings[] = {{1000, 0, 2000, false, false}, {2000, 0, 2000, false, false}, last};
@@ -277,12 +277,12 @@ static void reads(struct attempt *a, struct telemetry last)
 
 static void is_hot(struct attempt *a)
 {
-    reads(a, (struct telemetry){5600, 0, 2000, true, false});
+    reads(a, (struct telemetry){FIXTURE_END_NS, 0, 2000, true, false});
 }
 
 static void is_hot_afterwards(struct attempt *a)
 {
-    reads(a, (struct telemetry){5601, 0, 2000, true, false});
+    reads(a, (struct telemetry){FIXTURE_END_NS + 1, 0, 2000, true, false});
 }
 
 static void is_hot_at_an_unknown_time(struct attempt *a)

@@ -51,7 +51,7 @@ static void write_attempt(int block, const char *started, int64_t later_ns)
         assert_int_equal(attempt_writer_add(writer, sample_to_json(&sample), &error), 0);
         sample_free(&sample);
     }
-    assert_int_equal(attempt_writer_end(writer, "complete", NULL, hex, &error), 0);
+    assert_int_equal(attempt_writer_end(writer, &(struct attempt_end){.status = "complete"}, hex, &error), 0);
     free(home);
     free(path);
 }

@@ -188,12 +188,12 @@ static void delivers_more_than_all(struct attempt *a)
 
 static void caches_the_whole_prompt(struct attempt *a)
 {
-    a->samples[4].cached_tokens = a->samples[4].prompt_tokens;
+    a->samples[4].cached_tokens = a->workloads[0].common_tokens = a->samples[4].prompt_tokens;
 }
 
 static void caches_more_than_the_prompt(struct attempt *a)
 {
-    a->samples[4].cached_tokens = a->samples[4].prompt_tokens + 1;
+    a->samples[4].cached_tokens = a->workloads[0].common_tokens = a->samples[4].prompt_tokens + 1;
 }
 
 static void prompt_is_unknown(struct attempt *a)

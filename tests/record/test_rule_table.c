@@ -41,7 +41,7 @@ static void test_where_all_fail_no_threshold_helps(void **state)
     settings.threshold[RULE_FAILED_REQUEST] = 1;
     fixture_build(&attempt, "tp1-linear");
     for (int i = 0; i < FIXTURE_SAMPLES; i++)
-        fixture_fail_sample(&attempt.samples[i], "SILENT");
+        fixture_fail_sample(&attempt.samples[i], "TIMEOUT");
     rule_judge_attempt(&attempt, &settings, &verdicts);
     assert_int_equal(verdicts.count, 2);
     assert_int_equal(verdicts.items[0].rule, RULE_ALL_FAILED);
@@ -80,7 +80,7 @@ static void test_a_rule_of_one_workload_leaves_the_others_alone(void **state)
         free(attempt.samples[i].workload);
         attempt.samples[i].workload = xstrdup("maths");
     }
-    fixture_fail_sample(&attempt.samples[2], "SILENT");
+    fixture_fail_sample(&attempt.samples[2], "TIMEOUT");
     rule_judge_attempt(&attempt, NULL, &verdicts);
     assert_int_equal(verdicts.count, 1);
     assert_string_equal(verdicts.items[0].workload, "maths");
@@ -99,11 +99,9 @@ static char *voids_text(unsigned voids)
     static const struct {
         unsigned metric;
         const char *name;
-    } metrics[] = {{RULE_VOIDS_TIMES, "times"},
-                   {RULE_VOIDS_TAU, "τ"},
-                   {RULE_VOIDS_TTFT, "TTFT"},
-                   {RULE_VOIDS_SPEEDUP, "speedup"},
-                   {RULE_VOIDS_SCALING, "scaling"}};
+    } metrics[] = {{RULE_VOIDS_TIMES, "times"},           {RULE_VOIDS_TAU, "τ"},           {RULE_VOIDS_TTFT, "TTFT"},
+                   {RULE_VOIDS_SPEEDUP, "speedup"},       {RULE_VOIDS_SCALING, "scaling"}, {RULE_VOIDS_ITL, "ITL"},
+                   {RULE_VOIDS_THROUGHPUT, "throughput"}, {RULE_VOIDS_PEAK, "peak"}};
     if (voids == RULE_VOIDS_ALL || voids == RULE_VOIDS_NONE)
         return xstrdup(voids ? "all" : "nothing");
     char text[128] = "";

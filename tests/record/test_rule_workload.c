@@ -20,7 +20,7 @@ static void nothing(struct attempt *a)
 
 static void one_fails(struct attempt *a)
 {
-    fixture_fail_sample(&a->samples[2], "SILENT");
+    fixture_fail_sample(&a->samples[2], "TIMEOUT");
 }
 
 static void warmup_fails(struct attempt *a)
@@ -179,11 +179,11 @@ static const struct rule_case cases[] = {
     {"tp1-b8", emits_51_of_50, NO_RULE},
     {"tp1-b8", emits_52_of_50, RULE_OUTPUT_LONG, RULE_INVALID, false, 1.04},
     {"tp1-b8", stops_but_late, RULE_OUTPUT_LONG, RULE_INVALID, false, 1.04},
-    {"tp1-b8", writes_5_percent_past_end, NO_RULE},
-    {"tp1-b8", writes_more_past_end, RULE_PAST_EOS, RULE_SUSPECT, false, .055},
-    {"tp1-b8", writes_past_end_twice, RULE_PAST_EOS, RULE_SUSPECT, false, .055},
-    {"tp1-b8", writes_past_another_end, NO_RULE},
-    {"tp1-b8", writes_past_an_unknown_end, NO_RULE},
+    {"tp1-auto", writes_5_percent_past_end, NO_RULE},
+    {"tp1-auto", writes_more_past_end, RULE_PAST_EOS, RULE_SUSPECT, false, .055},
+    {"tp1-auto", writes_past_end_twice, RULE_PAST_EOS, RULE_SUSPECT, false, .055},
+    {"tp1-auto", writes_past_another_end, NO_RULE},
+    {"tp1-auto", writes_past_an_unknown_end, NO_RULE},
 };
 
 static void test_each_rule_fires_where_it_must_and_not_beside(void **state)

@@ -55,6 +55,9 @@ static void assert_sample_equal(const struct sample *a, const struct sample *b)
     assert_array_equal(a->accepted, b->accepted, a->rounds, sizeof *a->accepted);
     assert_memory_equal(a->stages_ns, b->stages_ns, sizeof a->stages_ns);
     assert_int_equal(a->communicate_ns, b->communicate_ns);
+    assert_int_equal(a->chunks, b->chunks);
+    assert_array_equal(a->chunk_ns, b->chunk_ns, a->chunks, sizeof *a->chunk_ns);
+    assert_array_equal(a->chunk_tokens, b->chunk_tokens, a->chunks, sizeof *a->chunk_tokens);
 }
 
 static void make_failed(struct sample *sample)
@@ -66,6 +69,15 @@ static void make_failed(struct sample *sample)
     sample->error_code = xstrdup("CONTEXT_OVERFLOW");
     sample->error_http_status = 400;
     sample->error_message = xstrdup("too long");
+}
+
+static void set_chunks(struct sample *sample)
+{
+    static const int64_t times[3] = {500, 2500, SAMPLE_TIME_MAXIMUM_NS};
+    static const int tokens[3] = {1, 0, 8};
+    sample->chunks = 3;
+    sample->chunk_ns = memcpy(xcalloc(3, sizeof *times), times, sizeof times);
+    sample->chunk_tokens = memcpy(xcalloc(3, sizeof *tokens), tokens, sizeof tokens);
 }
 
 /* Written as a line, and read again from its text. */
@@ -87,6 +99,7 @@ static void test_every_member_comes_back(void **state)
     (void)state;
     struct sample samples[4];
     fixture_sample(&samples[0], "code", "fibonacci");
+    set_chunks(&samples[0]);
     make_failed(&samples[1]);
     sample_init(&samples[2]); /* nothing is known */
     samples[2].workload = xstrdup("code");
@@ -218,11 +231,21 @@ static void test_what_cannot_be_is_refused(void **state)
         {"stages_ns", "[1,2,3,4]"},
         {"stages_ns.verify", "-1"},
         {"stages_ns.communicate", "-1"},
+        {"chunks", "-1"},
+        {"chunks", "4"},
+        {"chunk_ns", "[500,2500]"},
+        {"chunk_ns", "[500,2500,-1]"},
+        {"chunk_ns", "[500,2500,9007199254740993]"},
+        {"chunk_ns", "[500,2500,1.5]"},
+        {"chunk_tokens", "[1,0]"},
+        {"chunk_tokens", "[1,0,-8]"},
+        {"chunk_tokens", "8"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sample sample;
         struct error error = {0};
         fixture_sample(&sample, "code", "fibonacci");
+        set_chunks(&sample);
         json_t *line = sample_to_json(&sample);
         sample_free(&sample);
         change(line, cases[i].key, cases[i].text);
