@@ -270,49 +270,50 @@ static void only_four_can_be_compared(struct attempt *a)
 /* Three readings of a device within the samples' times, 1000 ns to FIXTURE_END_NS, the last one as given. */
 static void reads(struct attempt *a, struct telemetry last)
 {
-    const struct telemetry readings[] = {{1000, 0, 2000, false, false}, {2000, 0, 2000, false, false}, last};
+    const struct telemetry readings[] = {
+        {.time_ns = 1000, .clock_mhz = 2000}, {.time_ns = 2000, .clock_mhz = 2000}, last};
     a->telemetry = memcpy(xcalloc(3, sizeof *readings), readings, sizeof readings);
     a->telemetry_count = 3;
 }
 
 static void is_hot(struct attempt *a)
 {
-    reads(a, (struct telemetry){FIXTURE_END_NS, 0, 2000, true, false});
+    reads(a, (struct telemetry){.time_ns = FIXTURE_END_NS, .device = 0, .clock_mhz = 2000, .slowdown = true});
 }
 
 static void is_hot_afterwards(struct attempt *a)
 {
-    reads(a, (struct telemetry){FIXTURE_END_NS + 1, 0, 2000, true, false});
+    reads(a, (struct telemetry){.time_ns = FIXTURE_END_NS + 1, .device = 0, .clock_mhz = 2000, .slowdown = true});
 }
 
 static void is_hot_at_an_unknown_time(struct attempt *a)
 {
-    reads(a, (struct telemetry){ATTEMPT_ABSENT, 0, NAN, true, false});
+    reads(a, (struct telemetry){.time_ns = ATTEMPT_ABSENT, .device = 0, .clock_mhz = NAN, .slowdown = true});
 }
 
 static void is_capped_below_95_percent(struct attempt *a)
 {
-    reads(a, (struct telemetry){3000, 0, 1875, false, true});
+    reads(a, (struct telemetry){.time_ns = 3000, .device = 0, .clock_mhz = 1875, .power_cap = true});
 }
 
 static void is_capped_at_95_percent(struct attempt *a)
 {
-    reads(a, (struct telemetry){3000, 0, 1900, false, true});
+    reads(a, (struct telemetry){.time_ns = 3000, .device = 0, .clock_mhz = 1900, .power_cap = true});
 }
 
 static void is_slow_but_not_capped(struct attempt *a)
 {
-    reads(a, (struct telemetry){3000, 0, 1000, false, false});
+    reads(a, (struct telemetry){.time_ns = 3000, .device = 0, .clock_mhz = 1000});
 }
 
 static void another_device_is_capped(struct attempt *a)
 {
-    reads(a, (struct telemetry){3000, 1, 1000, false, true});
+    reads(a, (struct telemetry){.time_ns = 3000, .device = 1, .clock_mhz = 1000, .power_cap = true});
 }
 
 static void is_capped_at_an_unknown_clock(struct attempt *a)
 {
-    reads(a, (struct telemetry){3000, 0, NAN, false, true});
+    reads(a, (struct telemetry){.time_ns = 3000, .device = 0, .clock_mhz = NAN, .power_cap = true});
 }
 
 static const struct rule_case cases[] = {
