@@ -107,6 +107,31 @@ static void the_walk_follows_chosen_tokens(void **state)
     }
 }
 
+/* 0 ─ 1 ─ 3 ─ 5
+ *   └ 2 ─ 4      */
+static void takes_a_recorded_shape_and_a_forced_path(void **state)
+{
+    (void)state;
+    static struct tree tree;
+    static const int parents[] = {-1, 0, 0, 1, 2, 3};
+    static const struct {
+        int length, kept, path[4];
+    } cases[] = {{1, 1, {0}}, {2, 2, {0, 1}}, {3, 3, {0, 1, 3}}, {4, 4, {0, 1, 3, 5}}, {6, 4, {0, 1, 3, 5}}};
+    random_draft(5);
+    tree_build(&draft, 7, 5, &tree);
+    tree_reshape(&tree, parents);
+    assert_int_equal(tree.tokens[0], 7);
+    assert_memory_equal(tree.parents, parents, sizeof parents);
+    assert_int_equal(tree_depth(parents, 6), 3);
+    assert_int_equal(tree_depth(parents, 3), 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int chosen[6], path[6];
+        tree_force(&tree, cases[i].length, chosen);
+        assert_int_equal(tree_walk(&tree, chosen, path), cases[i].kept);
+        assert_memory_equal(path, cases[i].path, (size_t)cases[i].kept * sizeof *path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -114,6 +139,7 @@ int main(void)
         cmocka_unit_test(gives_what_there_is),
         cmocka_unit_test(a_path_is_each_slots_best),
         cmocka_unit_test(the_walk_follows_chosen_tokens),
+        cmocka_unit_test(takes_a_recorded_shape_and_a_forced_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
