@@ -1,4 +1,4 @@
-#include "analyze/statistics.h"
+#include "analyze/statistics_parts.h"
 
 #include "collect/base/error.h"
 
@@ -11,31 +11,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct interval point(double value, int count)
+struct interval statistics_point(double value, int count)
 {
     return (struct interval){value, NAN, NAN, count};
 }
 
-static struct interval around(double value, double half_width, int count)
+struct interval statistics_around(double value, double half_width, int count)
 {
     return (struct interval){value, value - half_width, value + half_width, count};
 }
 
-/* Limits beyond 1e130 say nothing, and what is made of several would leave what a double can hold: they are none. */
-static struct interval exponential(struct interval logs)
+struct interval statistics_exponential(struct interval logs)
 {
     const double furthest = 300;
     bool held = logs.low > -furthest && logs.high < furthest;
     return (struct interval){exp(logs.value), held ? exp(logs.low) : NAN, held ? exp(logs.high) : NAN, logs.count};
 }
 
-static double mean(const double *values, int count)
+double statistics_mean(const double *values, int count)
 {
     return count > 0 ? gsl_stats_mean(values, 1, (size_t)count) : NAN;
 }
 
-/* Of the mean, squared standard error. */
-static double mean_variance(const double *values, int count)
+double statistics_mean_variance(const double *values, int count)
 {
     return gsl_stats_variance(values, 1, (size_t)count) / count;
 }
@@ -49,22 +47,23 @@ double statistics_t_critical(double degrees, double alpha)
 
 struct interval statistics_mean_interval(const double *values, int count, double alpha)
 {
-    double centre = mean(values, count);
+    double centre = statistics_mean(values, count);
     if (count < 2)
-        return point(centre, count);
-    return around(centre, statistics_t_critical(count - 1, alpha) * sqrt(mean_variance(values, count)), count);
+        return statistics_point(centre, count);
+    return statistics_around(
+        centre, statistics_t_critical(count - 1, alpha) * sqrt(statistics_mean_variance(values, count)), count);
 }
 
 struct interval statistics_log_interval(const double *logs, int count, double alpha)
 {
-    return exponential(statistics_mean_interval(logs, count, alpha));
+    return statistics_exponential(statistics_mean_interval(logs, count, alpha));
 }
 
 double statistics_mean_above_p(const double *values, int count)
 {
     if (count < 2)
         return NAN;
-    double centre = mean(values, count), error = sqrt(mean_variance(values, count));
+    double centre = statistics_mean(values, count), error = sqrt(statistics_mean_variance(values, count));
     if (error == 0)
         return centre > 0 ? 0 : 1;
     return gsl_cdf_tdist_Q(centre / error, count - 1);
@@ -74,7 +73,7 @@ double statistics_mean_p(const double *values, int count)
 {
     if (count < 2)
         return NAN;
-    double centre = mean(values, count), error = sqrt(mean_variance(values, count));
+    double centre = statistics_mean(values, count), error = sqrt(statistics_mean_variance(values, count));
     if (error == 0)
         return centre == 0 ? 1 : 0;
     return 2 * gsl_cdf_tdist_Q(fabs(centre) / error, count - 1);
@@ -124,20 +123,39 @@ double statistics_sign_flip_p(const double *values, int count)
     return (double)as_far / patterns;
 }
 
+/* What each tail may hold: half of alpha, or what the smallest or largest value leaves at least, and the rest. */
+struct tails {
+    double low, high;
+};
+
+static struct tails divide_tails(double q, int count, double alpha)
+{
+    const double least_low = gsl_cdf_binomial_P(0, q, (unsigned)count);
+    const double least_high = gsl_cdf_binomial_Q((unsigned)count - 1, q, (unsigned)count);
+    struct tails tails = {fmax(alpha / 2, least_low), fmax(alpha / 2, least_high)};
+    if (least_low > least_high)
+        tails.high = alpha - tails.low;
+    else
+        tails.low = alpha - tails.high;
+    return tails;
+}
+
 struct interval statistics_quantile_interval(const double *values, int count, double q, double alpha)
 {
     if (count < 1)
-        return point(NAN, count);
+        return statistics_point(NAN, count);
     double *sorted = xmalloc((size_t)count * sizeof *sorted);
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
     gsl_sort(sorted, 1, (size_t)count);
-    struct interval quantile = point(gsl_stats_quantile_from_sorted_data(sorted, 1, (size_t)count, q), count);
+    struct interval quantile =
+        statistics_point(gsl_stats_quantile_from_sorted_data(sorted, 1, (size_t)count, q), count);
     /* With B of the values below the quantile, B binomial: the l-th value lies above it if B < l, the u-th below it if
      * B >= u. */
+    const struct tails tails = divide_tails(q, count, alpha);
     int low = 0, high = count;
-    while (low < count && gsl_cdf_binomial_P((unsigned)low, q, (unsigned)count) <= alpha / 2)
+    while (low < count && gsl_cdf_binomial_P((unsigned)low, q, (unsigned)count) <= tails.low)
         low++;
-    while (high > 0 && gsl_cdf_binomial_Q((unsigned)high - 1, q, (unsigned)count) <= alpha / 2)
+    while (high > 0 && gsl_cdf_binomial_Q((unsigned)high - 1, q, (unsigned)count) <= tails.high)
         high--;
     if (low >= 1 && high < count) {
         quantile.low = sorted[low - 1];
@@ -152,137 +170,46 @@ struct interval statistics_quantile_interval(const double *values, int count, do
 struct interval statistics_welch_log_interval(const double *logs_a, int count_a, const double *logs_b, int count_b,
                                               double alpha)
 {
-    double difference = mean(logs_a, count_a) - mean(logs_b, count_b);
+    double difference = statistics_mean(logs_a, count_a) - statistics_mean(logs_b, count_b);
     if (count_a < 2 || count_b < 2)
-        return exponential(point(difference, count_a + count_b));
-    double a = mean_variance(logs_a, count_a), b = mean_variance(logs_b, count_b);
+        return statistics_exponential(statistics_point(difference, count_a + count_b));
+    double a = statistics_mean_variance(logs_a, count_a), b = statistics_mean_variance(logs_b, count_b);
     if (a + b == 0)
-        return exponential(around(difference, 0, count_a + count_b));
+        return statistics_exponential(statistics_around(difference, 0, count_a + count_b));
     double degrees = gsl_pow_2(a + b) / (gsl_pow_2(a) / (count_a - 1) + gsl_pow_2(b) / (count_b - 1));
-    return exponential(around(difference, statistics_t_critical(degrees, alpha) * sqrt(a + b), count_a + count_b));
+    return statistics_exponential(
+        statistics_around(difference, statistics_t_critical(degrees, alpha) * sqrt(a + b), count_a + count_b));
 }
 
 struct interval statistics_fieller_interval(const double *above, const double *below, int count, double alpha)
 {
-    double y = mean(above, count), x = mean(below, count);
+    double y = statistics_mean(above, count), x = statistics_mean(below, count);
     if (count < 2)
-        return point(y / x, count);
+        return statistics_point(y / x, count);
     double t2 = gsl_pow_2(statistics_t_critical(count - 1, alpha));
     double covariance = gsl_stats_covariance_m(above, 1, below, 1, (size_t)count, y, x) / count;
     /* The ratios r with (y - r x)^2 <= t^2 var(y - r x): a r^2 - 2 b r + c <= 0. */
-    double a = x * x - t2 * mean_variance(below, count);
+    double a = x * x - t2 * statistics_mean_variance(below, count);
     double b = x * y - t2 * covariance;
-    double c = y * y - t2 * mean_variance(above, count);
+    double c = y * y - t2 * statistics_mean_variance(above, count);
     if (a <= 0)
         return (struct interval){y / x, -INFINITY, INFINITY, count};
     double root = sqrt(fmax(b * b - a * c, 0));
     return (struct interval){y / x, (b - root) / a, (b + root) / a, count};
 }
 
-struct interval statistics_ratio_interval(const double *above, const double *below, int count, double alpha)
+struct interval statistics_ratio_interval(const double *above, const double *below, int count, double floor,
+                                          double alpha)
 {
-    double y = mean(above, count), x = mean(below, count), ratio = y / x;
+    double y = statistics_mean(above, count), x = statistics_mean(below, count), ratio = y / x, squares = 0;
     if (count < 2)
-        return point(ratio, count);
-    double squares = 0;
+        return statistics_point(ratio, count);
     for (int i = 0; i < count; i++)
         squares += gsl_pow_2(above[i] - ratio * below[i]);
-    double error = sqrt(squares / (count - 1) / count) / x;
-    return around(ratio, statistics_t_critical(count - 1, alpha) * error, count);
-}
-
-/* Mean squares of a two-way table without replication. */
-struct mean_squares {
-    double rows, columns, error;
-};
-
-static struct mean_squares table_mean_squares(const double *table, int rows, int columns)
-{
-    double *row_means = xmalloc((size_t)rows * sizeof *row_means);
-    double *column_means = xmalloc((size_t)columns * sizeof *column_means);
-    for (int i = 0; i < rows; i++)
-        row_means[i] = mean(table + (size_t)i * columns, columns);
-    for (int j = 0; j < columns; j++)
-        column_means[j] = gsl_stats_mean(table + j, (size_t)columns, (size_t)rows);
-    double centre = mean(row_means, rows), squares = 0;
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < columns; j++)
-            squares += gsl_pow_2(table[(size_t)i * columns + j] - row_means[i] - column_means[j] + centre);
-    struct mean_squares result = {
-        .rows = columns * gsl_stats_variance(row_means, 1, (size_t)rows),
-        .columns = rows * gsl_stats_variance(column_means, 1, (size_t)columns),
-        .error = squares / ((rows - 1.0) * (columns - 1.0)),
-    };
-    free(row_means);
-    free(column_means);
-    return result;
-}
-
-struct interval statistics_crossed_log_interval(const double *logs, int rows, int columns, double alpha)
-{
-    int count = rows * columns;
-    double centre = mean(logs, count);
-    if (rows < 2 || columns < 2)
-        return exponential(point(centre, count));
-    struct mean_squares ms = table_mean_squares(logs, rows, columns);
-    double sum = ms.rows + ms.columns - ms.error, larger = fmax(ms.rows, ms.columns);
-    double degrees = ms.rows > ms.columns ? rows - 1 : columns - 1;
-    if (sum > larger)
-        degrees = gsl_pow_2(sum) / (gsl_pow_2(ms.rows) / (rows - 1) + gsl_pow_2(ms.columns) / (columns - 1) +
-                                    gsl_pow_2(ms.error) / ((rows - 1.0) * (columns - 1.0)));
-    double variance = fmax(sum, larger) / count;
-    return exponential(around(centre, statistics_t_critical(degrees, alpha) * sqrt(variance), count));
-}
-
-/* --- many comparisons --------------------------------------------------------------------------------------------- */
-
-void statistics_holm(const double *p, int count, double *adjusted)
-{
-    double *known = xmalloc((size_t)(count + 1) * sizeof *known);
-    size_t *order = xmalloc((size_t)(count + 1) * sizeof *order);
-    for (int i = 0; i < count; i++)
-        known[i] = isnan(p[i]) ? 1 : p[i];
-    gsl_sort_index(order, known, 1, (size_t)count);
-    double running = 0;
-    for (int rank = 0; rank < count; rank++) {
-        running = fmax(running, fmin(1, (count - rank) * known[order[rank]]));
-        adjusted[order[rank]] = isnan(p[order[rank]]) ? NAN : running;
-    }
-    free(known);
-    free(order);
-}
-
-static int count_present(const double *values, int count)
-{
-    int present = 0;
-    for (int i = 0; i < count; i++)
-        present += !isnan(values[i]);
-    return present;
-}
-
-/* p of "b is not better than a" over the blocks that both have; NaN where they share fewer than `minimum`. */
-static double paired_above_p(const double *b, const double *a, int blocks, int minimum, double *differences)
-{
-    int shared = 0;
-    for (int i = 0; i < blocks; i++)
-        if (!isnan(a[i]) && !isnan(b[i]))
-            differences[shared++] = b[i] - a[i];
-    return shared >= minimum ? statistics_mean_above_p(differences, shared) : NAN;
-}
-
-void statistics_unbeaten(const double *logs, int arms, int blocks, int minimum, double alpha, bool *unbeaten)
-{
-    double *differences = xmalloc((size_t)(blocks + 1) * sizeof *differences);
-    int racing = 0;
-    for (int a = 0; a < arms; a++) {
-        unbeaten[a] = count_present(logs + (size_t)a * blocks, blocks) >= minimum;
-        racing += unbeaten[a];
-    }
-    for (int a = 0; a < arms; a++)
-        for (int b = 0; b < arms && unbeaten[a]; b++)
-            if (b != a && count_present(logs + (size_t)b * blocks, blocks) >= minimum &&
-                paired_above_p(logs + (size_t)b * blocks, logs + (size_t)a * blocks, blocks, minimum, differences) <
-                    alpha / (racing - 1))
-                unbeaten[a] = false;
-    free(differences);
+    const double error = sqrt(squares / (count - 1) / count) / x, excess = ratio - floor;
+    if (!(excess > 0))
+        return excess == 0 && error == 0 ? statistics_around(ratio, 0, count) : statistics_point(ratio, count);
+    struct interval interval = statistics_exponential(
+        statistics_around(log(excess), statistics_t_critical(count - 1, alpha) * error / excess, count));
+    return (struct interval){ratio, floor + interval.low, floor + interval.high, count};
 }

@@ -49,9 +49,10 @@ double statistics_slope(const double *values, int count);
  * NaN outside 1 to STATISTICS_SIGN_FLIP_MAXIMUM values. */
 double statistics_sign_flip_p(const double *values, int count);
 
-/* Interval for the quantile q from order statistics, equal-tailed: each limit is passed with at most alpha / 2 by the
- * binomial distribution. Assumes independent values and no shape. A point where n is too small for both limits (a
- * median needs 6). */
+/* Interval for the quantile q from order statistics: each limit is passed with at most alpha / 2 by the binomial
+ * distribution; where the largest or smallest value alone leaves more than that, but less than alpha, the other limit
+ * has the rest. Assumes independent values and no shape. A point where n is too small for both limits (a median needs
+ * 6, a 99th percentile 299). */
 struct interval statistics_quantile_interval(const double *values, int count, double q, double alpha);
 
 /* --- two samples -------------------------------------------------------------------------------------------------- */
@@ -66,16 +67,37 @@ struct interval statistics_welch_log_interval(const double *logs_a, int count_a,
  * Where the mean of `below` cannot be told from 0, the limits are infinite: no finite interval has the level. */
 struct interval statistics_fieller_interval(const double *above, const double *below, int count, double alpha);
 
-/* Ratio estimator for clusters (Cochran, Sampling Techniques, chapter 6): sum(above) / sum(below), its variance from
- * the residuals above_i - r below_i of whole clusters, t on n - 1. Assumes independent clusters; within one anything
- * may depend on anything. */
-struct interval statistics_ratio_interval(const double *above, const double *below, int count, double alpha);
+/* Ratio estimator for clusters (Cochran, Sampling Techniques, chapter 6): r = sum(above) / sum(below), its variance
+ * from the residuals above_i - r below_i of whole clusters, t on n - 1, on the logarithm of what r has above `floor`,
+ * the least that it can be: so no limit lies below that. Assumes independent clusters; within one anything may depend
+ * on anything. */
+struct interval statistics_ratio_interval(const double *above, const double *below, int count, double floor,
+                                          double alpha);
 
-/* Mean of a complete rows x columns table of logarithms (prompts x blocks), both factors random and crossed, as exp.
- * Variance (MS_rows + MS_columns - MS_error) / (rows columns), Satterthwaite degrees of freedom; never below the larger
- * main term, which then brings its own degrees of freedom. Assumes additive, near normal effects. A point where a
- * factor has fewer than 2 levels. */
-struct interval statistics_crossed_log_interval(const double *logs, int rows, int columns, double alpha);
+/* --- two factors, and models -------------------------------------------------------------------------------------- */
+
+/* A complete table of logarithms, row by row. */
+struct statistics_table {
+    const double *logs;
+    int rows;
+};
+
+/* exp of the equally weighted mean of tables' means. Rows (prompts) are of one table, columns (blocks) the same in all,
+ * both random and crossed; tables (workloads) are fixed. For one table the variance is (MS_rows + MS_columns -
+ * MS_error) / (rows columns); for several, rows and error add up. Satterthwaite degrees of freedom; never below the
+ * larger main term, which then brings its own. Assumes additive, near normal effects. A point where a factor has fewer
+ * than 2 levels. */
+struct interval statistics_crossed_log_interval(const struct statistics_table *tables, int count, int columns,
+                                                double alpha);
+
+/* Which columns of the design (count x terms, row by row) say something that those kept before them do not, rows
+ * weighted. */
+void statistics_independent(const double *design, const double *weights, int count, int terms, bool *kept);
+
+/* Weighted least squares of values[count] on the columns of the design, by singular values: coefficients[terms]. False
+ * where there are fewer values than terms. */
+bool statistics_fit(const double *design, const double *values, const double *weights, int count, int terms,
+                    double *coefficients);
 
 /* --- many comparisons --------------------------------------------------------------------------------------------- */
 
@@ -87,5 +109,13 @@ void statistics_holm(const double *p, int count, double *adjusted);
  * larger is better, NaN where missing. Arm b beats a where the paired one-sided test over the blocks they share has p <
  * alpha / (K - 1), K the number of arms in the race: those with at least `minimum` blocks. */
 void statistics_unbeaten(const double *logs, int arms, int blocks, int minimum, double alpha, bool *unbeaten);
+
+/* Benjamini and Hochberg's adjustment (1995): calling all below q significant, at most a share q of the calls is false
+ * in the mean, where the tests are independent or positively dependent. A p that is NaN stays NaN and is no test. */
+void statistics_benjamini_hochberg(const double *p, int count, double *adjusted);
+
+/* Which values lie further from the median than 3.5 median absolute deviations, scaled to the normal's (Iglewicz and
+ * Hoaglin 1993). None of fewer than 6. */
+void statistics_outliers(const double *values, int count, bool *outliers);
 
 #endif

@@ -53,7 +53,7 @@ static struct interval estimate_tau(const struct plan *plan, const struct round_
         accepted[i] = sums->prompts[i].accepted / sums->prompts[i].attempts;
         rounds[i] = sums->prompts[i].rounds / sums->prompts[i].attempts;
     }
-    struct interval interval = statistics_ratio_interval(accepted, rounds, sums->prompt_count, plan->alpha);
+    struct interval interval = statistics_ratio_interval(accepted, rounds, sums->prompt_count, 1, plan->alpha);
     if (sums->prompt_count < plan->min_blocks)
         interval.low = interval.high = NAN;
     free(accepted);

@@ -1,7 +1,7 @@
 /* Coverage of the intervals, by simulation with fixed seeds: how often an interval of level 95% holds the truth.
  *
- * Times are log-normal. A debug build simulates less; its bounds are wider by what Monte Carlo error then adds. */
-#include "analyze/statistics.h"
+ * Times are log-normal. */
+#include "tests/analyze/coverage.h"
 
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
@@ -13,289 +13,184 @@
 
 #include <cmocka.h>
 
-#define TRIALS_FULL 20000
-#ifdef CLEANSLATE_DEBUG
-#define TRIALS 5000
-#else
-#define TRIALS TRIALS_FULL
-#endif
-
-#define ALPHA 0.05
-#define BLOCKS_MAXIMUM 10
-#define PROMPTS 10
-#define ARMS 6
-
-static const int block_counts[] = {3, 5, 6, 10};
-static const double speedup = 2;
-
-/* What one launch of two arms in each of `blocks` blocks looks like. */
-struct campaign {
-    int blocks;
-    double noise;        /* coefficient of variation of a time */
-    double block_effect; /* that of what both arms of a block share */
-    double stall_rate, stall;
-};
-
 /* Times per token in log: baseline and arm. */
 struct times {
-    double baseline[BLOCKS_MAXIMUM], arm[BLOCKS_MAXIMUM], log_ratio[BLOCKS_MAXIMUM];
+    double baseline[COVERAGE_BLOCKS], arm[COVERAGE_BLOCKS], log_ratio[COVERAGE_BLOCKS];
 };
 
-typedef struct interval estimator(const gsl_rng *random, const struct campaign *campaign);
-
-static double noisy(const gsl_rng *random, const struct campaign *campaign)
-{
-    double stall = gsl_rng_uniform(random) < campaign->stall_rate ? log1p(campaign->stall) : 0;
-    return gsl_ran_gaussian_ziggurat(random, campaign->noise) + stall;
-}
-
-static struct times simulate(const gsl_rng *random, const struct campaign *campaign)
+static struct times simulate(const gsl_rng *random, const struct simulated *simulated)
 {
     struct times times = {0};
-    for (int i = 0; i < campaign->blocks; i++) {
-        double shared = gsl_ran_gaussian_ziggurat(random, campaign->block_effect);
-        times.baseline[i] = log(speedup) + shared + noisy(random, campaign);
-        times.arm[i] = shared + noisy(random, campaign);
+    for (int i = 0; i < simulated->blocks; i++) {
+        double shared = gsl_ran_gaussian_ziggurat(random, simulated->block_effect);
+        times.baseline[i] = log(COVERAGE_SPEEDUP) + shared + coverage_noise(random, simulated);
+        times.arm[i] = shared + coverage_noise(random, simulated);
         times.log_ratio[i] = times.baseline[i] - times.arm[i];
     }
     return times;
 }
 
-static struct interval estimate_log_t(const gsl_rng *random, const struct campaign *campaign)
+static struct interval estimate_log_t(const gsl_rng *random, const struct simulated *simulated)
 {
-    struct times times = simulate(random, campaign);
-    return statistics_log_interval(times.log_ratio, campaign->blocks, ALPHA);
+    struct times times = simulate(random, simulated);
+    return statistics_log_interval(times.log_ratio, simulated->blocks, COVERAGE_ALPHA);
 }
 
-static struct interval estimate_welch(const gsl_rng *random, const struct campaign *campaign)
+static struct interval estimate_welch(const gsl_rng *random, const struct simulated *simulated)
 {
-    struct times times = simulate(random, campaign);
-    return statistics_welch_log_interval(times.baseline, campaign->blocks, times.arm, campaign->blocks, ALPHA);
+    struct times times = simulate(random, simulated);
+    return statistics_welch_log_interval(times.baseline, simulated->blocks, times.arm, simulated->blocks,
+                                         COVERAGE_ALPHA);
 }
 
-static struct interval estimate_fieller(const gsl_rng *random, const struct campaign *campaign)
+static struct interval estimate_fieller(const gsl_rng *random, const struct simulated *simulated)
 {
-    struct times times = simulate(random, campaign);
-    for (int i = 0; i < campaign->blocks; i++) {
+    struct times times = simulate(random, simulated);
+    for (int i = 0; i < simulated->blocks; i++) {
         times.baseline[i] = exp(times.baseline[i]);
         times.arm[i] = exp(times.arm[i]);
     }
-    return statistics_fieller_interval(times.baseline, times.arm, campaign->blocks, ALPHA);
+    return statistics_fieller_interval(times.baseline, times.arm, simulated->blocks, COVERAGE_ALPHA);
 }
 
-/* Prompts differ in their speedup by 5%; `block_effect` is what blocks do to the ratio itself. */
-static struct interval estimate_crossed(const gsl_rng *random, const struct campaign *campaign)
+#define TAIL_COUNT 299
+
+/* Of so many log-normal latencies the 99th percentile. */
+static struct interval estimate_tail(const gsl_rng *random, const struct simulated *simulated)
 {
-    double logs[PROMPTS * BLOCKS_MAXIMUM], of_block[BLOCKS_MAXIMUM];
-    for (int j = 0; j < campaign->blocks; j++)
-        of_block[j] = gsl_ran_gaussian_ziggurat(random, campaign->block_effect);
-    for (int i = 0; i < PROMPTS; i++) {
-        double of_prompt = gsl_ran_gaussian_ziggurat(random, 0.05);
-        for (int j = 0; j < campaign->blocks; j++)
-            logs[i * campaign->blocks + j] = log(speedup) + of_prompt + of_block[j] + noisy(random, campaign);
-    }
-    return statistics_crossed_log_interval(logs, PROMPTS, campaign->blocks, ALPHA);
+    double values[TAIL_COUNT];
+    for (int i = 0; i < TAIL_COUNT; i++)
+        values[i] = exp(gsl_ran_gaussian_ziggurat(random, simulated->noise));
+    return statistics_quantile_interval(values, TAIL_COUNT, 0.99, COVERAGE_ALPHA);
 }
 
-static struct interval estimate_median(const gsl_rng *random, const struct campaign *campaign)
+static struct interval estimate_median(const gsl_rng *random, const struct simulated *simulated)
 {
-    struct times times = simulate(random, campaign);
-    for (int i = 0; i < campaign->blocks; i++)
+    struct times times = simulate(random, simulated);
+    for (int i = 0; i < simulated->blocks; i++)
         times.log_ratio[i] = exp(times.log_ratio[i]);
-    return statistics_quantile_interval(times.log_ratio, campaign->blocks, 0.5, ALPHA);
-}
-
-static double coverage(estimator *estimate, const struct campaign *campaign, double truth)
-{
-    gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
-    gsl_rng_set(random, 20251129);
-    int covered = 0;
-    for (int trial = 0; trial < TRIALS; trial++) {
-        struct interval interval = estimate(random, campaign);
-        covered += interval.low <= truth && truth <= interval.high;
-    }
-    gsl_rng_free(random);
-    return (double)covered / TRIALS;
-}
-
-static void assert_coverage(const char *what, int blocks, double covered, double least, double most)
-{
-    double share = 0.95 * 0.05, slack = 4 * (sqrt(share / TRIALS) - sqrt(share / TRIALS_FULL));
-    print_message("  %-28s n = %2d  %.4f\n", what, blocks, covered);
-    if (!(covered >= least - slack && covered <= most + slack))
-        fail_msg("%s, n = %d: coverage %.4f is outside %.3f to %.3f", what, blocks, covered, least - slack,
-                 most + slack);
-}
-
-/* With 2% noise, without and with 5% that the arms of a block share. */
-static void check_all_counts(const char *what, estimator *estimate, double shared, double least, double most)
-{
-    for (int i = 0; i < 4; i++)
-        for (int with = 0; with < 2; with++) {
-            struct campaign campaign = {.blocks = block_counts[i], .noise = 0.02, .block_effect = with * shared};
-            assert_coverage(what, campaign.blocks, coverage(estimate, &campaign, speedup), least, most);
-        }
+    return statistics_quantile_interval(times.log_ratio, simulated->blocks, 0.5, COVERAGE_ALPHA);
 }
 
 static void test_log_t(void **state)
 {
     (void)state;
-    check_all_counts("paired log-t", estimate_log_t, 0.05, 0.935, 0.965);
+    coverage_check_counts("paired log-t", estimate_log_t, 0.05, 0.935, 0.965);
 }
 
 static void test_fieller(void **state)
 {
     (void)state;
-    check_all_counts("Fieller", estimate_fieller, 0.05, 0.935, 0.965);
-}
-
-static void test_crossed(void **state)
-{
-    (void)state;
-    check_all_counts("crossed", estimate_crossed, 0.01, 0.935, 0.965);
+    coverage_check_counts("Fieller", estimate_fieller, 0.05, 0.935, 0.965);
 }
 
 static void test_welch(void **state)
 {
     (void)state;
-    check_all_counts("Welch on logs", estimate_welch, 0.05, 0.935, 1);
+    coverage_check_counts("Welch on logs", estimate_welch, 0.05, 0.935, 1);
 }
 
 static void test_median(void **state)
 {
     (void)state;
-    for (int blocks = 6; blocks <= BLOCKS_MAXIMUM; blocks += 2) {
-        struct campaign campaign = {.blocks = blocks, .noise = 0.02};
-        assert_coverage("median, order statistics", blocks, coverage(estimate_median, &campaign, speedup), 0.935, 1);
+    for (int blocks = 6; blocks <= COVERAGE_BLOCKS; blocks += 2) {
+        struct simulated simulated = {.blocks = blocks, .noise = 0.02};
+        coverage_assert("median, order statistics", blocks, coverage_of(estimate_median, &simulated, COVERAGE_SPEEDUP),
+                        0.935, 1);
     }
+}
+
+static void test_tail(void **state)
+{
+    (void)state;
+    struct simulated simulated = {.noise = 0.3};
+    coverage_assert("99th percentile", TAIL_COUNT, coverage_of(estimate_tail, &simulated, exp(0.3 * 2.326348)), 0.935,
+                    1);
 }
 
 static void test_stalls_in_both_arms(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
-        struct campaign campaign = {.blocks = block_counts[i], .noise = 0.02, .stall_rate = 0.1, .stall = 0.08};
-        assert_coverage("log-t, stalls in both arms", campaign.blocks, coverage(estimate_log_t, &campaign, speedup),
-                        0.94, 1);
+        struct simulated simulated = {.blocks = coverage_counts[i], .noise = 0.02, .stall_rate = 0.1, .stall = 0.08};
+        coverage_assert("log-t, stalls in both arms", simulated.blocks,
+                        coverage_of(estimate_log_t, &simulated, COVERAGE_SPEEDUP), 0.94, 1);
+    }
+}
+
+/* In one arm only a stall is an effect that comes and goes: reported, no bar. */
+static struct interval estimate_one_stalled(const gsl_rng *random, const struct simulated *simulated)
+{
+    const struct simulated quiet = {.noise = simulated->noise};
+    double log_ratio[COVERAGE_BLOCKS];
+    for (int i = 0; i < simulated->blocks; i++)
+        log_ratio[i] = log(COVERAGE_SPEEDUP) + coverage_noise(random, &quiet) - coverage_noise(random, simulated);
+    return statistics_log_interval(log_ratio, simulated->blocks, COVERAGE_ALPHA);
+}
+
+static void test_stalls_in_one_arm(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct simulated simulated = {.blocks = coverage_counts[i], .noise = 0.02, .stall_rate = 0.1, .stall = 0.08};
+        const double mean = COVERAGE_SPEEDUP * exp(-0.1 * log1p(0.08));
+        coverage_assert("log-t, stalls in one arm", simulated.blocks,
+                        coverage_of(estimate_one_stalled, &simulated, mean), 0, 1);
     }
 }
 
 /* Times of two equal arms that slow down by 6% over the session, five launches each; `position` says when each ran. */
-static struct interval estimate_drift(const gsl_rng *random, const struct campaign *campaign, const int position[][2])
+static struct interval estimate_drift(const gsl_rng *random, const struct simulated *simulated, const int position[][2])
 {
-    double log_ratio[BLOCKS_MAXIMUM];
-    double step = 0.06 / (2 * campaign->blocks - 1);
-    for (int i = 0; i < campaign->blocks; i++)
-        log_ratio[i] = log(speedup) + log1p(position[i][0] * step) - log1p(position[i][1] * step) +
-                       noisy(random, campaign) - noisy(random, campaign);
-    return statistics_log_interval(log_ratio, campaign->blocks, ALPHA);
+    double log_ratio[COVERAGE_BLOCKS];
+    double step = 0.06 / (2 * simulated->blocks - 1);
+    for (int i = 0; i < simulated->blocks; i++)
+        log_ratio[i] = log(COVERAGE_SPEEDUP) + log1p(position[i][0] * step) - log1p(position[i][1] * step) +
+                       coverage_noise(random, simulated) - coverage_noise(random, simulated);
+    return statistics_log_interval(log_ratio, simulated->blocks, COVERAGE_ALPHA);
 }
 
-static struct interval estimate_drift_shuffled(const gsl_rng *random, const struct campaign *campaign)
+static struct interval estimate_drift_shuffled(const gsl_rng *random, const struct simulated *simulated)
 {
-    int position[BLOCKS_MAXIMUM][2];
-    for (int i = 0; i < campaign->blocks; i++) {
+    int position[COVERAGE_BLOCKS][2];
+    for (int i = 0; i < simulated->blocks; i++) {
         position[i][0] = 2 * i + (int)gsl_rng_uniform_int(random, 2);
         position[i][1] = 4 * i + 1 - position[i][0];
     }
-    return estimate_drift(random, campaign, position);
+    return estimate_drift(random, simulated, position);
 }
 
-static struct interval estimate_drift_one_after_other(const gsl_rng *random, const struct campaign *campaign)
+static struct interval estimate_drift_one_after_other(const gsl_rng *random, const struct simulated *simulated)
 {
-    int position[BLOCKS_MAXIMUM][2];
-    for (int i = 0; i < campaign->blocks; i++) {
+    int position[COVERAGE_BLOCKS][2];
+    for (int i = 0; i < simulated->blocks; i++) {
         position[i][0] = i;
-        position[i][1] = campaign->blocks + i;
+        position[i][1] = simulated->blocks + i;
     }
-    return estimate_drift(random, campaign, position);
+    return estimate_drift(random, simulated, position);
 }
 
 static void test_drift(void **state)
 {
     (void)state;
-    struct campaign campaign = {.blocks = 5, .noise = 0.01};
-    assert_coverage("drift, shuffled blocks", 5, coverage(estimate_drift_shuffled, &campaign, speedup), 0.93, 0.97);
-    assert_coverage("drift, AAAAABBBBB (fails)", 5, coverage(estimate_drift_one_after_other, &campaign, speedup), 0,
-                    0.2);
-}
-
-/* Six arms over one baseline: all Bonferroni intervals hold at once; and the set of the unbeaten holds the best. */
-static void simulate_family(const gsl_rng *random, int blocks, double *logs)
-{
-    for (int j = 0; j < blocks; j++) {
-        double baseline = gsl_ran_gaussian_ziggurat(random, 0.02);
-        for (int i = 0; i < ARMS; i++)
-            logs[i * blocks + j] = 0.01 * i + baseline - gsl_ran_gaussian_ziggurat(random, 0.02);
-    }
-}
-
-static void test_family(void **state)
-{
-    (void)state;
-    gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
-    gsl_rng_set(random, 3);
-    for (int i = 0; i < 4; i++) {
-        int blocks = block_counts[i], all = 0, best = 0;
-        for (int trial = 0; trial < TRIALS; trial++) {
-            double logs[ARMS * BLOCKS_MAXIMUM];
-            bool unbeaten[ARMS], hold = true;
-            simulate_family(random, blocks, logs);
-            for (int arm = 0; arm < ARMS; arm++) {
-                struct interval mean = statistics_mean_interval(logs + arm * blocks, blocks, ALPHA / ARMS);
-                hold &= mean.low <= 0.01 * arm && 0.01 * arm <= mean.high;
-            }
-            statistics_unbeaten(logs, ARMS, blocks, 3, ALPHA, unbeaten);
-            all += hold;
-            best += unbeaten[ARMS - 1];
-        }
-        assert_coverage("Bonferroni, six comparisons", blocks, (double)all / TRIALS, 0.935, 1);
-        assert_coverage("unbeaten holds the best", blocks, (double)best / TRIALS, 0.935, 1);
-    }
-    gsl_rng_free(random);
-}
-
-/* Residuals from arm means over a run of 24 arms in 3 shuffled blocks, with a drift of so much from end to end. */
-static double share_of_drifts(gsl_rng *random, double drift)
-{
-    enum { DRIFT_ARMS = 24, DRIFT_BLOCKS = 3, ATTEMPTS = DRIFT_ARMS * DRIFT_BLOCKS };
-    double order[ATTEMPTS], residuals[ATTEMPTS];
-    int found = 0;
-    for (int trial = 0; trial < TRIALS / 10; trial++) {
-        double sums[DRIFT_ARMS] = {0};
-        int arms[ATTEMPTS];
-        for (int i = 0; i < ATTEMPTS; i++)
-            arms[i] = i % DRIFT_ARMS;
-        for (int block = 0; block < DRIFT_BLOCKS; block++)
-            gsl_ran_shuffle(random, arms + block * DRIFT_ARMS, DRIFT_ARMS, sizeof *arms);
-        for (int i = 0; i < ATTEMPTS; i++) {
-            order[i] = i;
-            residuals[i] = log1p(drift) * i / ATTEMPTS + gsl_ran_gaussian_ziggurat(random, 0.02);
-            sums[arms[i]] += residuals[i];
-        }
-        for (int i = 0; i < ATTEMPTS; i++)
-            residuals[i] -= sums[arms[i]] / DRIFT_BLOCKS;
-        found += statistics_spearman_p(order, residuals, ATTEMPTS, DRIFT_ARMS) < 0.01;
-    }
-    return found / (TRIALS / 10.0);
-}
-
-static void test_one_pooled_test_of_drift(void **state)
-{
-    (void)state;
-    gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
-    gsl_rng_set(random, 4);
-    assert_coverage("no drift is found where there is none", 72, 1 - share_of_drifts(random, 0), 0.985, 1);
-    assert_coverage("a drift of 6% is found", 72, share_of_drifts(random, 0.06), 0.99, 1);
-    gsl_rng_free(random);
+    struct simulated simulated = {.blocks = 5, .noise = 0.01};
+    coverage_assert("drift, shuffled blocks", 5, coverage_of(estimate_drift_shuffled, &simulated, COVERAGE_SPEEDUP),
+                    0.93, 0.97);
+    coverage_assert("drift, AAAAABBBBB (fails)", 5,
+                    coverage_of(estimate_drift_one_after_other, &simulated, COVERAGE_SPEEDUP), 0, 0.2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_log_t), cmocka_unit_test(test_fieller), cmocka_unit_test(test_crossed),
-        cmocka_unit_test(test_welch), cmocka_unit_test(test_median),  cmocka_unit_test(test_stalls_in_both_arms),
-        cmocka_unit_test(test_drift), cmocka_unit_test(test_family),  cmocka_unit_test(test_one_pooled_test_of_drift),
+        cmocka_unit_test(test_log_t),
+        cmocka_unit_test(test_fieller),
+        cmocka_unit_test(test_welch),
+        cmocka_unit_test(test_median),
+        cmocka_unit_test(test_tail),
+        cmocka_unit_test(test_stalls_in_both_arms),
+        cmocka_unit_test(test_stalls_in_one_arm),
+        cmocka_unit_test(test_drift),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
