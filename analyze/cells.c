@@ -53,7 +53,9 @@ static int begin_sequence(const struct run *run, const struct attempt *attempt)
 bool cells_is_newer(const struct run *run, const struct attempt *a, const struct attempt *b)
 {
     int begun_a = begin_sequence(run, a), begun_b = begin_sequence(run, b);
-    return begun_a && begun_b ? begun_a > begun_b : strcmp(a->started, b->started) > 0;
+    if (begun_a && begun_b)
+        return begun_a > begun_b;
+    return a->started && b->started && strcmp(a->started, b->started) > 0;
 }
 
 /* A cell hash that occurs, and the newest attempt that has it. */

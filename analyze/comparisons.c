@@ -10,6 +10,12 @@ enum { VOIDS_RATIO = RULE_VOIDS_TIMES | RULE_VOIDS_SPEEDUP, VOIDS_END_TO_END = V
 
 /* --- one pair ----------------------------------------------------------------------------------------------------- */
 
+/* Nobody can say when and where results of other tools came about; rule UNPAIRED_IMPORT says so of the pair. */
+static bool are_imported(const struct judged *a, const struct judged *b)
+{
+    return attempt_is_imported(&a->attempt) && attempt_is_imported(&b->attempt);
+}
+
 static bool share_session(const struct cells *cells, const struct judged *a, const struct judged *b)
 {
     int session = cells->sessions.of_attempt[a - cells->run->attempts];
@@ -51,7 +57,7 @@ static const struct judged *find_baseline(const struct cells *cells, const struc
     int first, count = run_find_tries(cells->run, baseline->arm, block, &first);
     for (int i = first + count - 1; i >= first; i--) {
         const struct judged *judged = &cells->run->attempts[i];
-        if (is_usable(baseline, block, judged) && share_session(cells, arm, judged) &&
+        if (is_usable(baseline, block, judged) && (share_session(cells, arm, judged) || are_imported(arm, judged)) &&
             may_be_compared(arm, judged, baseline->workload->name))
             return judged;
     }

@@ -1,5 +1,7 @@
 #include "analyze/samples.h"
 
+#include "collect/record/stated.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,9 +53,31 @@ static const struct sample *find_answer(const struct attempt *attempt, const cha
     return NULL;
 }
 
+/* Of an attempt that was imported without its requests: which prompts they were is unknown. */
+static struct sample_sums sum_stated(const struct attempt *attempt)
+{
+    const struct stated_times times = stated_times(attempt);
+    const int requests = attempt->observed.completed > 0 ? attempt->observed.completed : 1;
+    struct sample_sums sums = {0};
+    if (times.decode_ns > 0) {
+        sums.prompts = requests;
+        sums.decode_ns = times.decode_ns;
+        sums.tokens = times.tokens;
+        sums.rounds = times.tokens / attempt->observed.accept_length;
+    }
+    if (times.ttft_ns > 0) {
+        sums.first_prompts = requests;
+        sums.first_ns = requests * times.ttft_ns;
+        sums.first_tokens = requests;
+    }
+    return sums;
+}
+
 struct sample_sums samples_sum(const struct attempt *attempt, const char *workload, const struct attempt *beside)
 {
     struct sample_sums sums = {0};
+    if (attempt_is_stated(attempt))
+        return sum_stated(attempt);
     for (int i = 0; i < attempt->sample_count; i++) {
         const struct sample *sample = &attempt->samples[i];
         const struct sample *other = sample;

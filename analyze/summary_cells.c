@@ -61,6 +61,21 @@ static struct interval estimate_tau(const struct plan *plan, const struct round_
     return interval;
 }
 
+/* As files state it that were imported without requests: the mean over blocks, a point. */
+static struct interval stated_tau(const struct cells *cells, const struct cell *cell)
+{
+    struct interval interval = {0, NAN, NAN, 0};
+    for (int block = 1; block <= cells->blocks; block++) {
+        const struct attempt *attempt = cell_usable(cell, block, RULE_VOIDS_TAU);
+        if (!attempt || !attempt_is_stated(attempt) || isnan(attempt->observed.accept_length))
+            continue;
+        interval.value += attempt->observed.accept_length;
+        interval.count++;
+    }
+    interval.value /= interval.count;
+    return interval;
+}
+
 static json_t *make_histogram(const struct round_sums *sums)
 {
     if (!sums->rounds)
@@ -84,7 +99,9 @@ static void set_acceptance(const struct cells *cells, const struct cell *cell, j
         emitted += prompt->emitted / prompt->attempts;
         rounds += prompt->rounds / prompt->attempts;
     }
-    json_set(object, "tau", summary_make_interval(estimate_tau(cells->plan, &sums), "prompts"));
+    json_set(object, "tau",
+             sums.prompt_count ? summary_make_interval(estimate_tau(cells->plan, &sums), "prompts")
+                               : summary_make_interval(stated_tau(cells, cell), "blocks"));
     json_set(object, "tau_request_mean", json_number(sums.prompt_count ? of_requests : NAN));
     json_set(object, "tau_emitted", json_number(emitted / rounds));
     json_set(object, "accepted_histogram", make_histogram(&sums));

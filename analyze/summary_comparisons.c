@@ -23,6 +23,14 @@ static struct interval nothing(void)
     return (struct interval){NAN, NAN, NAN, 0};
 }
 
+/* The single workloads that a comparison is made of. */
+static const struct comparison *parts_of(const struct comparisons *comparisons, const struct comparison *comparison,
+                                         int *count)
+{
+    *count = comparison->parts ? plan_of(comparisons)->workload_count : 1;
+    return comparison->parts ? comparison->parts : comparison;
+}
+
 /* --- estimates ---------------------------------------------------------------------------------------------------- */
 
 static int gather(const struct comparisons *comparisons, const struct comparison *comparison, double *ratios,
@@ -67,13 +75,25 @@ static int count_headline(const struct comparisons *comparisons)
     return count;
 }
 
+/* Whether blocks were measured side by side, which an interval over their ratios assumes. */
+static bool is_paired(const struct comparisons *comparisons, const struct comparison *comparison)
+{
+    int count;
+    const struct comparison *parts = parts_of(comparisons, comparison, &count);
+    for (int i = 0; i < count; i++)
+        for (int block = 0; block < comparisons->cells->blocks; block++)
+            if (parts[i].pairs[block].arm && attempt_is_imported(&parts[i].pairs[block].arm->attempt))
+                return false;
+    return true;
+}
+
 static struct estimate estimate_comparison(const struct comparisons *comparisons, const struct comparison *comparison)
 {
     const struct plan *plan = plan_of(comparisons);
     size_t blocks = (size_t)comparisons->cells->blocks;
     double *ratios = xcalloc(blocks, sizeof *ratios), *end_to_end = xcalloc(blocks, sizeof *end_to_end);
     int end_to_end_count, count = gather(comparisons, comparison, ratios, end_to_end, &end_to_end_count);
-    bool enough = count >= plan->min_blocks;
+    bool paired = is_paired(comparisons, comparison), enough = paired && count >= plan->min_blocks;
     struct estimate estimate = {
         .speedup = summary_estimate(plan, ratios, count, plan->alpha),
         .simultaneous = comparison->headline
@@ -85,6 +105,10 @@ static struct estimate estimate_comparison(const struct comparisons *comparisons
         .p_holm = NAN,
         .sign_flip_p = enough ? statistics_sign_flip_p(ratios, count) : NAN,
     };
+    if (!paired) {
+        estimate.speedup.low = estimate.speedup.high = estimate.end_to_end.low = estimate.end_to_end.high = NAN;
+        estimate.simultaneous = estimate.fieller = nothing();
+    }
     free(ratios);
     free(end_to_end);
     return estimate;
@@ -158,14 +182,6 @@ static void append_once(json_t *array, const char *text)
         if (strcmp(json_string_value(json_array_get(array, i)), text) == 0)
             return;
     json_append(array, json_text(text));
-}
-
-/* The single workloads that a comparison is made of. */
-static const struct comparison *parts_of(const struct comparisons *comparisons, const struct comparison *comparison,
-                                         int *count)
-{
-    *count = comparison->parts ? plan_of(comparisons)->workload_count : 1;
-    return comparison->parts ? comparison->parts : comparison;
 }
 
 static json_t *make_block(const struct comparisons *comparisons, const struct comparison *comparison, int block)
@@ -246,7 +262,7 @@ static json_t *make_comparison(const struct comparisons *comparisons, const stru
     json_set(object, "workload", comparison->workload ? json_text(comparison->workload->name) : json_null());
     json_set(object, "speedup", summary_make_interval(estimate->speedup, "blocks"));
     json_set(object, "headline", json_boolean(comparison->headline));
-    json_set(object, "best", json_boolean(estimate->best));
+    json_set(object, "best", json_boolean(estimate->best && is_paired(comparisons, comparison)));
     json_set(object, "simultaneous", make_limits(estimate->simultaneous));
     json_set(object, "p", json_number(estimate->p));
     json_set(object, "p_holm", json_number(estimate->p_holm));

@@ -74,7 +74,7 @@ static const struct attempt *find_outdated(const struct campaign *campaign, int 
             continue;
         if (strcmp(entry->cell_hash, subject_cell_hash(&campaign->subject, arm, workload)) == 0)
             return NULL;
-        if (!newest || strcmp(newest->started, attempt->started) < 0)
+        if (!newest || (newest->started && attempt->started && strcmp(newest->started, attempt->started) < 0))
             newest = attempt;
     }
     return newest;

@@ -72,6 +72,12 @@ static int read_workloads(const json_t *object, const char *where, struct attemp
     return 0;
 }
 
+static bool is_import(const json_t *source)
+{
+    const char *kind = json_string_value(json_object_get(source, "kind"));
+    return kind && strcmp(kind, ATTEMPT_IMPORT_KIND) == 0;
+}
+
 static int read_header(json_t *line, const char *where, struct attempt *attempt, struct error *error)
 {
     const char *type = NULL, *schema = NULL, *id = NULL, *started = NULL, *boot_id = NULL;
@@ -84,7 +90,7 @@ static int read_header(json_t *line, const char *where, struct attempt *attempt,
         {"block", JSON_FIELD_INT, &attempt->block, true, 1, ATTEMPT_BLOCK_MAXIMUM},
         {"try", JSON_FIELD_INT, &attempt->try_number, true, 1, ATTEMPT_TRY_MAXIMUM},
         {"position", JSON_FIELD_INT, &attempt->position, false, 1, COUNT_MAXIMUM},
-        {"started", JSON_FIELD_STRING, &started, .required = true},
+        {"started", JSON_FIELD_STRING, &started},
         {"boot_id", JSON_FIELD_STRING, &boot_id},
         {"workloads", JSON_FIELD_OBJECT, &workloads, .required = true},
         {"source", JSON_FIELD_OBJECT, &source},
@@ -97,12 +103,14 @@ static int read_header(json_t *line, const char *where, struct attempt *attempt,
     if (strcmp(type, "attempt") != 0 || strcmp(schema, ATTEMPT_SCHEMA) != 0)
         return fail(error, "%s: type \"%s\", schema \"%s\"; this version reads type \"attempt\", schema \"%s\"", where,
                     type, schema, ATTEMPT_SCHEMA);
-    if (clock_parse_utc(started) < 0)
+    if (!started && !is_import(source))
+        return fail(error, "%s: \"started\" is missing; only what was imported may lack it", where);
+    if (started && clock_parse_utc(started) < 0)
         return fail(error, "%s: \"started\" is \"%s\"; it must look like 2026-11-29T17:35:51Z", where, started);
     if (read_arm(arm, where, &attempt->arm, error) || read_workloads(workloads, where, attempt, error))
         return -1;
     attempt->id = xstrdup(id);
-    attempt->started = xstrdup(started);
+    attempt->started = started ? xstrdup(started) : NULL;
     attempt->boot_id = boot_id ? xstrdup(boot_id) : NULL;
     attempt->header = json_incref(line);
     return 0;
@@ -328,6 +336,16 @@ const struct attempt_workload *attempt_find_workload(const struct attempt *attem
         if (strcmp(attempt->workloads[i].name, workload) == 0)
             return &attempt->workloads[i];
     return NULL;
+}
+
+bool attempt_is_imported(const struct attempt *attempt)
+{
+    return is_import(json_object_get(attempt->header, "source"));
+}
+
+bool attempt_is_stated(const struct attempt *attempt)
+{
+    return attempt->sample_count == 0 && attempt->complete && attempt_is_imported(attempt);
 }
 
 const struct sample *attempt_next_sample(const struct attempt *attempt, const char *workload, int *at)

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #define ATTEMPT_SCHEMA "cleanslate.attempt/1"
+#define ATTEMPT_IMPORT_KIND "import" /* "kind" of the source */
 #define ATTEMPT_ABSENT (-1)
 #define ATTEMPT_BLOCK_MAXIMUM 1000 /* a plan has no more: tables have a column for each */
 #define ATTEMPT_TRY_MAXIMUM 1000000
@@ -25,6 +26,8 @@ extern const char *const stage_names[STAGE_COUNT];
 
 enum finish { FINISH_ABSENT, FINISH_LENGTH, FINISH_STOP, FINISH_ABORT, FINISH_COUNT };
 extern const char *const finish_names[FINISH_COUNT]; /* finish_names[FINISH_ABSENT] is NULL */
+
+#define SAMPLE_CANCELLED "CANCELLED" /* error code of a request that the client cut off on purpose */
 
 /* One request. Times are nanoseconds; start and end count from the attempt's start. */
 struct sample {
@@ -90,7 +93,7 @@ struct attempt {
     struct arm arm;
     int block, try_number; /* both from 1 */
     int position;          /* place within its block, from 1 */
-    char *started;         /* RFC 3339 UTC */
+    char *started;         /* RFC 3339 UTC; NULL where an imported file does not say */
     char *boot_id;
     struct attempt_workload *workloads;
     int workload_count;
@@ -121,6 +124,11 @@ int attempt_read(const char *path, struct attempt *attempt, struct error *error)
 void attempt_free(struct attempt *attempt);
 
 const struct attempt_workload *attempt_find_workload(const struct attempt *attempt, const char *workload);
+
+/* Whether it was read from another tool's file; and whether that had no requests, so that `observed` is all there is.
+ */
+bool attempt_is_imported(const struct attempt *attempt);
+bool attempt_is_stated(const struct attempt *attempt);
 
 /* The next measured sample of the workload, ok or not, from index *at on, which begins at 0; NULL behind the last.
  * Never warm-up. */

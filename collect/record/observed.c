@@ -26,12 +26,18 @@ static const struct {
     {"cache_slots", JSON_FIELD_INT, offsetof(struct observed, cache_slots), SAMPLE_TOKENS_MAXIMUM},
     {"cache_slots_needed", JSON_FIELD_INT, offsetof(struct observed, cache_slots_needed), SAMPLE_TOKENS_MAXIMUM},
     {"completed", JSON_FIELD_INT, offsetof(struct observed, completed), SAMPLE_TOKENS_MAXIMUM},
+    {"requests", JSON_FIELD_INT, offsetof(struct observed, requests), SAMPLE_TOKENS_MAXIMUM},
+    {"cancelled", JSON_FIELD_INT, offsetof(struct observed, cancelled), SAMPLE_TOKENS_MAXIMUM},
+    {"prompt_tokens", JSON_FIELD_INT64, offsetof(struct observed, prompt_tokens), (double)SAMPLE_TIME_MAXIMUM_NS},
+    {"tokens", JSON_FIELD_INT64, offsetof(struct observed, tokens), (double)SAMPLE_TIME_MAXIMUM_NS},
     {"duration_ns", JSON_FIELD_INT64, offsetof(struct observed, duration_ns), (double)SAMPLE_TIME_MAXIMUM_NS},
     {"tokens_per_s", JSON_FIELD_DOUBLE, offsetof(struct observed, tokens_per_s), RATE_MAXIMUM},
     {"peak_tokens_per_s", JSON_FIELD_DOUBLE, offsetof(struct observed, peak_tokens_per_s), RATE_MAXIMUM},
     {"itl_ns", JSON_FIELD_DOUBLE, offsetof(struct observed, itl_ns), (double)SAMPLE_TIME_MAXIMUM_NS},
     {"tpot_ns", JSON_FIELD_DOUBLE, offsetof(struct observed, tpot_ns), (double)SAMPLE_TIME_MAXIMUM_NS},
     {"e2e_ns", JSON_FIELD_DOUBLE, offsetof(struct observed, e2e_ns), (double)SAMPLE_TIME_MAXIMUM_NS},
+    {"ttft_ns", JSON_FIELD_DOUBLE, offsetof(struct observed, ttft_ns), (double)SAMPLE_TIME_MAXIMUM_NS},
+    {"accept_length", JSON_FIELD_DOUBLE, offsetof(struct observed, accept_length), SAMPLE_ACCEPTED_MAXIMUM},
 };
 enum { MEMBER_COUNT = sizeof members / sizeof *members };
 

@@ -21,10 +21,15 @@ struct observed {
     int64_t cache_tokens, cache_tokens_needed; /* positions that its caches hold; that the arm's requests take */
     int cache_slots, cache_slots_needed;       /* states of recurrent layers, likewise */
 
-    int completed; /* requests; this and the next are what it states of all of them */
+    int completed; /* requests that were answered; this and the next are what it states of all of them */
+    int requests;  /* that were sent */
+    int cancelled; /* of them, by the client: neither answered nor failed */
+    int64_t prompt_tokens, tokens;
     int64_t duration_ns;
     double tokens_per_s, peak_tokens_per_s;
     double itl_ns, tpot_ns, e2e_ns; /* means: between deliveries, a token, a request from start to end */
+    double ttft_ns;                 /* the mean */
+    double accept_length;           /* tokens a round commits, the bonus token included */
 
     struct observed_counter *counters;
     int counter_count;

@@ -2,6 +2,7 @@
 #include "collect/record/rule_parts.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ void rule_incomplete(const struct attempt *attempt, double threshold, struct ver
     else if (!attempt->complete)
         verdicts_add(verdicts, RULE_INCOMPLETE, RULE_INVALID, NULL, NAN, NAN, "no end line after %d samples%s",
                      attempt->sample_count, attempt->torn_bytes ? " and a torn line" : "");
-    for (int i = 0; attempt->complete && i < attempt->workload_count; i++)
+    for (int i = 0; attempt->complete && !attempt_is_stated(attempt) && i < attempt->workload_count; i++)
         if (!rule_tally(attempt, attempt->workloads[i].name, rule_any, rule_any).seen)
             verdicts_add(verdicts, RULE_INCOMPLETE, RULE_INVALID, attempt->workloads[i].name, 0, NAN,
                          "no measured sample");
@@ -138,11 +139,16 @@ void rule_too_few_requests(const struct attempt *attempt, double threshold, stru
 void rule_short_run(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
     const struct rule_span span = rule_measured_span(attempt);
-    const double seconds = (span.last_ns - span.first_ns) / 1e9;
+    const int64_t stated_ns = attempt->observed.duration_ns;
+    const double seconds = (stated_ns >= 0 ? (double)stated_ns : span.last_ns - span.first_ns) / 1e9;
     const int requests = rule_count_measured(attempt);
-    if (rule_source_is(attempt, "kind", "import") && (requests < threshold || seconds < threshold))
-        verdicts_add(verdicts, RULE_SHORT_RUN, RULE_SUSPECT, NULL, requests < threshold ? requests : seconds, threshold,
-                     "%d requests in %.3g s", requests, seconds);
+    const bool few = requests > 0 && requests < threshold;
+    char time[32] = "an unknown time";
+    if (!isnan(seconds))
+        snprintf(time, sizeof time, "%.3g s", seconds);
+    if (attempt_is_imported(attempt) && (few || seconds < threshold))
+        verdicts_add(verdicts, RULE_SHORT_RUN, RULE_SUSPECT, NULL, few ? requests : seconds, threshold,
+                     "%d requests in %s", requests, time);
 }
 
 /* --- clocks and warmth -------------------------------------------------------------------------------------------- */

@@ -67,6 +67,8 @@ void rule_judge_each(const struct attempt *attempt, enum rule_id rule, rule_samp
 int rule_count_measured(const struct attempt *attempt)
 {
     int count = 0;
+    if (attempt_is_stated(attempt))
+        return attempt->observed.completed > 0 ? attempt->observed.completed : 0;
     for (int i = 0; i < attempt->sample_count; i++)
         count += !attempt->samples[i].warmup;
     return count;

@@ -21,8 +21,15 @@ rule_judge rule_incomplete, rule_accept_out_of_range, rule_audit_regret, rule_sy
 rule_judge rule_concurrency_capped, rule_cache_starved, rule_littles_law, rule_peak_lt_mean, rule_server_died,
     rule_out_of_memory, rule_silent, rule_counter_reset, rule_spec_metrics_missing;
 
+/* rule_import.c: what another tool's file says, or does not */
+rule_judge rule_declared_invalid, rule_source_damaged, rule_times_unknown, rule_prefill_included;
+
+/* The same of a workload for rules of other files, where the file has no requests: it is stated. */
+void rule_stated_failures(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
+void rule_stated_short(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
+
 /* rule_pair.c: an attempt beside its baseline */
-rule_judge_beside rule_output_diverges;
+rule_judge_beside rule_output_diverges, rule_unpaired_import;
 
 /* --- what they look at: rule_parts.c ------------------------------------------------------------------------------ */
 
@@ -54,6 +61,7 @@ struct rule_tally rule_tally(const struct attempt *attempt, const char *workload
 void rule_judge_each(const struct attempt *attempt, enum rule_id rule, rule_sample_test *counts, rule_sample_test *test,
                      const char *what, struct verdicts *verdicts);
 
+/* Requests, as stated where the attempt has none. */
 int rule_count_measured(const struct attempt *attempt);
 
 /* From the first start of a measured sample to the last end, where they are known; NaN where none is. */

@@ -1,6 +1,7 @@
 /* Rules of scope sample: a request's times and counts must be possible, and say that something was answered. */
 #include "collect/record/rule_parts.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,13 +15,16 @@ void rule_zero_tokens(const struct attempt *attempt, double threshold, struct ve
 {
     (void)threshold;
     rule_judge_each(attempt, RULE_ZERO_TOKENS, rule_ok, has_no_tokens, "that count as ok have no tokens", verdicts);
+    if (attempt_is_stated(attempt) && attempt->observed.completed > 0 && attempt->observed.tokens == 0)
+        verdicts_add(verdicts, RULE_ZERO_TOKENS, RULE_INVALID, NULL, 0, NAN, "%d requests, and no token in all",
+                     attempt->observed.completed);
 }
 
 /* What says that it was answered, and at once that nothing came. */
 static bool has_no_delivery(const struct attempt *attempt, const struct sample *sample)
 {
-    (void)attempt;
-    return sample->first_tokens == 0;
+    const bool unknown = attempt_is_imported(attempt) && sample->ttft_ns < 0;
+    return sample->first_tokens == 0 && !unknown;
 }
 
 void rule_empty_stream(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
@@ -42,7 +46,11 @@ static bool takes_no_time(const struct attempt *attempt, const struct sample *sa
 void rule_zero_latency(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
     (void)threshold;
+    const struct observed *observed = &attempt->observed;
     rule_judge_each(attempt, RULE_ZERO_LATENCY, rule_ok, takes_no_time, "that count as ok took no time", verdicts);
+    if (attempt_is_stated(attempt) && observed->completed > 0 && (observed->ttft_ns == 0 || observed->tpot_ns == 0))
+        verdicts_add(verdicts, RULE_ZERO_LATENCY, RULE_INVALID, NULL, 0, NAN, "%d requests took no time on average",
+                     observed->completed);
 }
 
 /* However the source counted it: a status of 200 is no success where an error came with it. */

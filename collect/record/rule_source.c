@@ -75,8 +75,12 @@ static bool has_rounds(const struct attempt *attempt, const struct sample *sampl
 void rule_spec_metrics_missing(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
     (void)threshold;
-    if (attempt->arm.method == METHOD_AUTO || observed_growth(&attempt->observed, "drafts") > 0)
+    if (attempt->arm.method == METHOD_AUTO || observed_growth(&attempt->observed, "drafts") > 0 ||
+        attempt->observed.accept_length > 0)
         return;
+    if (attempt_is_stated(attempt))
+        verdicts_add(verdicts, RULE_SPEC_METRICS_MISSING, RULE_INVALID, NULL, NAN, NAN,
+                     "the file does not say what a round commits");
     for (int i = 0; i < attempt->workload_count; i++) {
         const struct rule_tally tally = rule_tally(attempt, attempt->workloads[i].name, rule_ok, has_rounds);
         if (tally.seen && !tally.found)

@@ -109,6 +109,23 @@ const struct rule rule_table[RULE_COUNT] = {
     [RULE_SPEC_METRICS_MISSING] = {"SPEC_METRICS_MISSING", 1, RULE_ATTEMPT, RULE_VOIDS_TAU, RULE_INVALID, NAN, 0,
                                    "Nothing says how many rounds the arm took, so its acceptance is unknown.",
                                    rule_spec_metrics_missing, NULL},
+    [RULE_DECLARED_INVALID] = {"DECLARED_INVALID", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
+                               "The tool that made the imported file calls its run invalid, or cut off.",
+                               rule_declared_invalid, NULL},
+    [RULE_SOURCE_DAMAGED] = {"SOURCE_DAMAGED", 1, RULE_ATTEMPT, RULE_VOIDS_NONE, RULE_SUSPECT, NAN, 0,
+                             "The imported file was cut off or damaged, or says something twice: what is whole of it "
+                             "was read.",
+                             rule_source_damaged, NULL},
+    [RULE_TIMES_UNKNOWN] = {"TIMES_UNKNOWN", 1, RULE_WORKLOAD, RULE_VOIDS_TIMES, RULE_INVALID, NAN, 0,
+                            "The imported file does not say how long decoding took.", rule_times_unknown, NULL},
+    [RULE_PREFILL_INCLUDED] = {"PREFILL_INCLUDED", 1, RULE_WORKLOAD, RULE_VOIDS_NONE, RULE_SUSPECT, NAN, 0,
+                               "The imported file does not tell prefill and decoding apart: times a token, and "
+                               "speedups made of them, include the prefill.",
+                               rule_prefill_included, NULL},
+    [RULE_UNPAIRED_IMPORT] = {"UNPAIRED_IMPORT", 1, RULE_PAIR, RULE_VOIDS_SPEEDUP, RULE_INVALID, NAN, 0,
+                              "Unpaired, imported: nothing shows that arm and baseline were measured side by side, so "
+                              "that there is no paired interval; without their requests there is no pair at all.",
+                              NULL, rule_unpaired_import},
     [RULE_WITHDRAWN] = {"WITHDRAWN", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
                         "A person withdrew the attempt, for the reason given.", NULL, NULL},
     [RULE_TAMPERED] = {"TAMPERED", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,

@@ -14,17 +14,26 @@ static bool has_failed(const struct attempt *attempt, const struct sample *sampl
     return !rule_ok(attempt, sample);
 }
 
+/* By the client, as it was told to: whoever answers has refused nothing. */
+static bool was_cancelled(const struct attempt *attempt, const struct sample *sample)
+{
+    (void)attempt;
+    return !sample->ok && sample->error_code && strcmp(sample->error_code, SAMPLE_CANCELLED) == 0;
+}
+
 void rule_failed_request(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
+    rule_stated_failures(attempt, threshold, verdicts);
     for (int i = 0; i < attempt->workload_count; i++) {
         const char *workload = attempt->workloads[i].name;
         struct rule_tally tally = rule_tally(attempt, workload, rule_any, has_failed);
         if (!tally.found || (double)tally.found / tally.seen <= threshold)
             continue;
         const struct sample *first = tally.first;
-        verdicts_add(verdicts, RULE_FAILED_REQUEST, RULE_INVALID, workload, (double)tally.found / tally.seen, threshold,
-                     "%d of %d requests failed; first: %s: %.40s: %.300s", tally.found, tally.seen, first->prompt,
-                     first->error_code ? first->error_code : "no code",
+        const int cancelled = rule_tally(attempt, workload, rule_any, was_cancelled).found;
+        verdicts_add(verdicts, RULE_FAILED_REQUEST, cancelled == tally.found ? RULE_SUSPECT : RULE_INVALID, workload,
+                     (double)tally.found / tally.seen, threshold, "%d of %d requests failed; first: %s: %.40s: %.300s",
+                     tally.found, tally.seen, first->prompt, first->error_code ? first->error_code : "no code",
                      first->error_message ? first->error_message : "no message");
     }
 }
@@ -33,9 +42,12 @@ void rule_failed_request(const struct attempt *attempt, double threshold, struct
 void rule_all_failed(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
     (void)threshold;
+    const bool stated = attempt_is_stated(attempt) && attempt->observed.completed == 0;
     for (int i = 0; i < attempt->workload_count; i++) {
         const char *workload = attempt->workloads[i].name;
         struct rule_tally tally = rule_tally(attempt, workload, rule_any, has_failed);
+        if (stated)
+            tally.seen = tally.found = attempt->observed.requests > 0 ? attempt->observed.requests : 1;
         if (tally.found && tally.found == tally.seen)
             verdicts_add(verdicts, RULE_ALL_FAILED, RULE_INVALID, workload, tally.found, NAN,
                          "none of %d requests was answered", tally.seen);
@@ -100,6 +112,7 @@ static void judge_length(const struct attempt *attempt, enum rule_id rule, int s
 void rule_output_short(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
     judge_length(attempt, RULE_OUTPUT_SHORT, -1, threshold, verdicts);
+    rule_stated_short(attempt, threshold, verdicts);
 }
 
 void rule_output_long(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
