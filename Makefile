@@ -63,7 +63,7 @@ BACKENDS = $(if $(filter fuzz,$(MODE)),collect/engine/backend.c collect/engine/c
 SOURCES = $(filter-out $(MAINS) $(BACKENDS) $(if $(CUDA_FLAGS),,collect/engine/cuda/%),$(shell find collect analyze render -name '*.c' 2>/dev/null))
 TEST_SOURCES = $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*')
 GPU_TEST_SOURCES = $(wildcard tests/gpu/test_*.c)
-TEST_HELPERS = $(filter-out $(TEST_SOURCES) $(GPU_TEST_SOURCES),$(shell find tests -name '*.c'))
+TEST_HELPERS = $(filter-out $(TEST_SOURCES) $(GPU_TEST_SOURCES) tests/collect/fake_nvml.c,$(shell find tests -name '*.c'))
 
 object = $(patsubst %.c,$(OUT)/obj/%.o,$(1))
 PROGRAMS = $(OUT)/bin/collect $(OUT)/bin/analyze $(OUT)/bin/render
@@ -97,6 +97,12 @@ $(PROGRAMS):
 $(OUT)/bin/tests/%: $(OUT)/obj/tests/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(MODE_FLAGS) $^ $(LDLIBS_ALL) $(CUDA_LIBS) -lcmocka -o $@
+
+# What stands in for NVIDIA's management library where telemetry is tested.
+$(OUT)/bin/tests/collect/test_telemetry: | $(OUT)/bin/tests/fake_nvml.so
+$(OUT)/bin/tests/fake_nvml.so: tests/collect/fake_nvml.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(WERROR) -O1 -fPIC -shared $< -o $@
 
 -include $(shell find $(OUT)/obj -name '*.d' 2>/dev/null)
 

@@ -3,7 +3,10 @@
 #include "collect/base/clock.h"
 #include "collect/base/json.h"
 #include "collect/interrupt.h"
+#include "collect/record/energy.h"
+#include "collect/telemetry.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +22,10 @@ struct recording {
     int sample_count, failed;
     struct audit audit;
     struct observed observed;
-    int failure;         /* 0, or a source_failure */
-    struct error reason; /* of that */
+    struct telemetry_recorder *telemetry; /* NULL: there is nothing to read */
+    int64_t origin_ns;                    /* when the arm was loaded */
+    int failure;                          /* 0, or a source_failure */
+    struct error reason;                  /* of that */
     struct error *error;
 };
 
@@ -105,6 +110,8 @@ static json_t *make_header(const struct recording *recording, const struct task 
     json_set(header, "plan", json_text(recording->measure->plan_file));
     set_ledger(header, recording->measure->ledger);
     json_set(header, "memory", memory ? memory : json_null());
+    if (recording->telemetry)
+        json_set(header, "gpus", telemetry_describe(recording->telemetry));
     for (int w = 0; w < subject->plan->workload_count; w++)
         if (!has_workload(task, w))
             json_object_del(json_object_get(common, "workloads"), subject->plan->workloads[w].name);
@@ -228,6 +235,26 @@ static int audit(struct recording *recording)
     return result;
 }
 
+static void open_telemetry(struct recording *recording)
+{
+    struct source *source = recording->measure->subject->source;
+    char ids[TELEMETRY_DEVICES_MAXIMUM][TELEMETRY_ID_SIZE];
+    recording->origin_ns = clock_now_ns();
+    if (source->class->list_gpus)
+        recording->telemetry =
+            telemetry_open((const char(*)[TELEMETRY_ID_SIZE])ids, source->class->list_gpus(source, ids));
+}
+
+static int write_telemetry(struct recording *recording)
+{
+    int result = 0;
+    json_t *lines = telemetry_stop(recording->telemetry, recording->origin_ns);
+    for (size_t i = 0; !result && i < json_array_size(lines); i++)
+        result = attempt_writer_add(recording->writer, json_incref(json_array_get(lines, i)), recording->error);
+    json_decref(lines);
+    return result;
+}
+
 /* A failure of the arm alone is put aside: it is the attempt's, not the campaign's. Answers whether all may go on. */
 static bool take_failure(struct recording *recording, int result)
 {
@@ -240,7 +267,7 @@ static bool take_failure(struct recording *recording, int result)
 }
 
 /* The warm-up, then what is measured; whether all of it was answered. */
-static bool answer(struct recording *recording, int in_flight)
+static bool answer_requests(struct recording *recording, int in_flight)
 {
     struct source *source = recording->measure->subject->source;
     const int warmup = recording->measure->subject->plan->warmup, count = recording->request_count - warmup;
@@ -250,6 +277,16 @@ static bool answer(struct recording *recording, int in_flight)
            take_failure(recording, source->class->run(source, recording->requests + warmup, count, in_flight, on_sample,
                                                       recording, recording->error)) &&
            !recording->error->message[0] && recording->sample_count == recording->request_count;
+}
+
+/* The same between two readings of the devices. */
+static bool answer(struct recording *recording, int in_flight)
+{
+    if (!recording->telemetry)
+        return answer_requests(recording, in_flight);
+    telemetry_start(recording->telemetry);
+    bool whole = answer_requests(recording, in_flight);
+    return !write_telemetry(recording) && whole;
 }
 
 static int observe(struct recording *recording)
@@ -287,13 +324,15 @@ static const struct verdict *find_worst(const struct verdicts *verdicts)
     return worst;
 }
 
-static void report(const struct recording *recording, const struct verdicts *verdicts)
+static void report(const struct recording *recording, const struct attempt *attempt, const struct verdicts *verdicts)
 {
+    const double joules = energy_joules_a_token(attempt);
     const struct verdict *worst = find_worst(verdicts);
     enum rule_level level = worst ? worst->level : RULE_VALID;
     char *outcome = worst && level > RULE_NOTE
                         ? xformat("%s (%s: %s)", rule_level_names[level], rule_table[worst->rule].id, worst->detail)
-                        : xstrdup(rule_level_names[RULE_VALID]);
+                    : isnan(joules) ? xstrdup(rule_level_names[RULE_VALID])
+                                    : xformat("%s, %.3g J a token", rule_level_names[RULE_VALID], joules);
     progress_end(recording->measure->progress, level < RULE_INVALID, outcome);
     free(outcome);
 }
@@ -309,7 +348,7 @@ static int judge(const struct recording *recording)
     rule_judge_attempt(&attempt, &recording->measure->subject->plan->rules, &verdicts);
     for (int i = 0; !result && i < verdicts.count; i++)
         result = note(recording, LEDGER_RULE, "verdict", verdict_to_json(&verdicts.items[i]));
-    report(recording, &verdicts);
+    report(recording, &attempt, &verdicts);
     verdicts_free(&verdicts);
     attempt_free(&attempt);
     return result;
@@ -338,6 +377,7 @@ int measure_attempt(const struct measure *measure, const struct task *task, stru
         result = MEASURE_INTERRUPTED;
         goto out;
     }
+    open_telemetry(&recording);
     if (begin(&recording, task, place, memory))
         goto out;
     result = run(&recording, arm->concurrency);
@@ -347,6 +387,7 @@ out:
     for (int i = 0; i < recording.sample_count; i++)
         sample_free(&recording.samples[i]);
     observed_free(&recording.observed);
+    telemetry_close(recording.telemetry);
     free(recording.samples);
     free(recording.requests);
     free(recording.id);

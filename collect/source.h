@@ -7,6 +7,8 @@
 #include "collect/plan.h"
 #include "collect/record/attempt.h"
 
+#include "collect/telemetry.h"
+
 #include <jansson.h>
 
 /* Text to be continued, and how. Borrowed strings. */
@@ -62,6 +64,10 @@ struct source_class {
      */
     int (*audit)(struct source *source, const struct request *requests, const struct sample *samples, int count,
                  struct audit *audit, struct error *error);
+
+    /* The GPUs of this machine that the loaded arm runs on: their PCI bus ids into ids[TELEMETRY_DEVICES_MAXIMUM], and
+     * how many. A source on none, or none that it knows, lacks the operation. */
+    int (*list_gpus)(struct source *source, char (*ids)[TELEMETRY_ID_SIZE]);
 
     /* What it saw of itself during the last run(): room, counters from before to after, figures of the whole.
      * `observed` is initialised. A source that sees nothing lacks the operation. */

@@ -58,6 +58,8 @@ enum inspect_what {
     INSPECT_DRAFT,    /* logits of the last draft's slots, the anchor's first: [rows, vocabulary_size] */
 };
 
+#define BACKEND_GPU_ID_SIZE 32 /* "0000:1b:00.0" */
+
 enum backend_step { BACKEND_DRAFT, BACKEND_VERIFY, BACKEND_COMMIT };
 
 /* The most that the device was seen to do, all its ranks together. */
@@ -81,6 +83,9 @@ struct backend_class {
 
     /* Measures what the device can do at most, with memory of its own: before open, which may take it all. */
     void (*measure_rates)(int ranks, enum engine_dtype dtype, struct backend_rates *rates);
+
+    /* The PCI bus ids of the GPUs that `ranks` ranks run on, into ids[ranks], and how many. Absent: it runs on none. */
+    int (*list_gpus)(int ranks, char (*ids)[BACKEND_GPU_ID_SIZE]);
 
     /* The memory plan as it was carried out: bytes of weights and caches, tokens a session may hold. A new reference.
      */

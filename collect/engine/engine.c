@@ -171,6 +171,11 @@ int engine_load(struct engine *engine, const struct arm *arm, const struct sampl
     return 0;
 }
 
+int engine_list_gpus(const struct engine *engine, char (*ids)[ENGINE_GPU_ID_SIZE])
+{
+    return engine->class->list_gpus ? engine->class->list_gpus(engine->options.ranks, ids) : 0;
+}
+
 static void admit(struct engine *engine, int slot, const struct engine_request *request)
 {
     struct decode_request decode = {request->prompt, request->prompt_count, request->sample->asked_tokens,

@@ -40,6 +40,10 @@ json_t *engine_describe(const struct engine *engine, const struct arm *arm, stru
 int engine_load(struct engine *engine, const struct arm *arm, const struct sampling *sampling, int positions,
                 json_t **memory, struct error *error);
 
+/* The PCI bus ids of the GPUs that the loaded arm runs on, into ids[one for each rank], and how many; 0: on none. */
+#define ENGINE_GPU_ID_SIZE 32
+int engine_list_gpus(const struct engine *engine, char (*ids)[ENGINE_GPU_ID_SIZE]);
+
 /* A prompt to be continued. The sample's names and `asked` stay as they are, all else is filled; its start_ns and
  * end_ns are CLOCK_MONOTONIC. */
 struct engine_request {

@@ -148,6 +148,11 @@ static int audit(struct source *source, const struct request *requests, const st
     return 0;
 }
 
+static int list_gpus(struct source *source, char (*ids)[TELEMETRY_ID_SIZE])
+{
+    return engine_list_gpus(((struct engine_source *)source)->engine, ids);
+}
+
 static void close_source(struct source *source)
 {
     engine_close(((struct engine_source *)source)->engine);
@@ -162,6 +167,7 @@ static const struct source_class engine_source_class = {
     .load = load,
     .run = run,
     .audit = audit,
+    .list_gpus = list_gpus,
     .close = close_source,
 };
 

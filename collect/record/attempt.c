@@ -158,8 +158,12 @@ static int read_telemetry(const json_t *line, const char *where, struct reader *
                                             "sw_thermal_slowdown", NULL};
     static const char *const power_caps[] = {"sw_power_cap", NULL};
     struct attempt *attempt = reader->attempt;
-    struct telemetry telemetry = {
-        .time_ns = ATTEMPT_ABSENT, .clock_mhz = NAN, .temperature_c = NAN, .power_w = NAN, .memory_bytes = NAN};
+    struct telemetry telemetry = {.time_ns = ATTEMPT_ABSENT,
+                                  .clock_mhz = NAN,
+                                  .temperature_c = NAN,
+                                  .power_w = NAN,
+                                  .memory_bytes = NAN,
+                                  .energy_j = NAN};
     const json_t *throttle = NULL;
     const struct json_field fields[] = {
         {"time_ns", JSON_FIELD_INT64, &telemetry.time_ns, .maximum = (double)SAMPLE_TIME_MAXIMUM_NS},
@@ -168,6 +172,7 @@ static int read_telemetry(const json_t *line, const char *where, struct reader *
         {"temperature_c", JSON_FIELD_DOUBLE, &telemetry.temperature_c, .minimum = -273.15, .maximum = 1e4},
         {"power_w", JSON_FIELD_DOUBLE, &telemetry.power_w, .maximum = 1e6},
         {"memory_bytes", JSON_FIELD_DOUBLE, &telemetry.memory_bytes, .maximum = 1e15},
+        {"energy_j", JSON_FIELD_DOUBLE, &telemetry.energy_j, .maximum = 1e15},
         {"throttle", JSON_FIELD_ARRAY, &throttle},
         {0},
     };

@@ -65,9 +65,10 @@ struct sample {
 struct telemetry {
     int64_t time_ns;  /* from the attempt's start; -1: unknown */
     int device;       /* from 0 */
-    double clock_mhz; /* of its multiprocessors; NaN: unknown, as the three below */
+    double clock_mhz; /* of its multiprocessors; NaN: unknown, as the four below */
     double temperature_c, power_w, memory_bytes;
-    bool slowdown; /* by heat, or by the hardware to protect itself */
+    double energy_j; /* counted since some time before the attempt */
+    bool slowdown;   /* by heat, or by the hardware to protect itself */
     bool power_cap;
 };
 

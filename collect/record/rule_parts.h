@@ -15,7 +15,10 @@ rule_judge rule_all_failed, rule_failed_request, rule_context_overflow, rule_out
 
 /* rule_attempt.c: what an attempt says as a whole */
 rule_judge rule_incomplete, rule_accept_out_of_range, rule_audit_regret, rule_synthetic_acceptance, rule_shared_device,
-    rule_too_few_requests, rule_cold_first, rule_short_run, rule_throttled;
+    rule_too_few_requests, rule_cold_first, rule_short_run;
+
+/* rule_throttled.c: what devices said meanwhile */
+rule_judge rule_throttled;
 
 /* rule_source.c: what the source says of itself */
 rule_judge rule_concurrency_capped, rule_cache_starved, rule_littles_law, rule_peak_lt_mean, rule_server_died,

@@ -4,8 +4,12 @@
 
 #include "collect/record/run.h"
 
-/* Appends DUPLICATE to whatever repeats the times of an attempt that was begun before it, and CLOCK (suspect) to
- * attempts whose clock ran ahead of the ledger's. May be called again. */
+/* rule_throttled.c: appends THROTTLED (suspect) to attempts in which a device's clock fell, under its power cap, below
+ * a share of its median over the attempts of the same cells. May be called again. */
+void rule_run_throttled(struct run *run, const struct rule_settings *settings);
+
+/* All of these. Appends DUPLICATE to whatever repeats the times of an attempt that was begun before it, and CLOCK
+ * (suspect) to attempts whose clock ran ahead of the ledger's. May be called again. */
 void rule_run_judge(struct run *run, const struct rule_settings *settings);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "collect/base/json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -122,6 +123,13 @@ static int audit(struct source *source, const struct request *requests, const st
     return 0;
 }
 
+static int list_gpus(struct source *source, char (*ids)[TELEMETRY_ID_SIZE])
+{
+    const char *gpu = fake(source)->gpu;
+    snprintf(ids[0], sizeof ids[0], "%s", gpu ? gpu : "");
+    return gpu ? 1 : 0;
+}
+
 static void do_close(struct source *source)
 {
     (void)source;
@@ -136,6 +144,7 @@ void fake_source_init(struct fake_source *source)
                                               .load = load,
                                               .run = run,
                                               .audit = audit,
+                                              .list_gpus = list_gpus,
                                               .close = do_close};
     *source = (struct fake_source){.base = {&class}, .context = 1000, .weights = "0123"};
 }

@@ -8,6 +8,7 @@ struct fake_source {
     struct source base;
     int context;         /* tokens that fit: a byte of a prompt is one */
     const char *weights; /* what describe() calls the model's hash */
+    const char *gpu;     /* the PCI bus id of the one it runs on; NULL: none */
 
     int loads, requests;                            /* how often it was asked */
     void (*on_request)(struct fake_source *source); /* before each is answered; NULL: nothing */

@@ -268,7 +268,8 @@ static void test_readings_of_devices(void **state)
     const char *const lines[] = {
         "{\"type\":\"telemetry\"}",
         "{\"type\":\"telemetry\",\"time_ns\":7,\"device\":63,\"clock_mhz\":1980.5,\"power_w\":700,"
-        "\"temperature_c\":61.5,\"memory_bytes\":80000000000,\"throttle\":[\"gpu_idle\",\"sw_power_cap\"]}",
+        "\"temperature_c\":61.5,\"memory_bytes\":80000000000,\"energy_j\":5000.25,\"throttle\":[\"gpu_idle\",\"sw_"
+        "power_cap\"]}",
         "{\"type\":\"telemetry\",\"throttle\":[\"hw_thermal_slowdown\"]}",
     };
     for (int i = 0; i < 3; i++)
@@ -282,6 +283,7 @@ static void test_readings_of_devices(void **state)
     assert_false(readings[0].slowdown || readings[0].power_cap || readings[1].slowdown || readings[2].power_cap);
     assert_true(readings[1].time_ns == 7 && readings[1].device == 63 && readings[1].clock_mhz == 1980.5);
     assert_true(isnan(readings[0].power_w) && isnan(readings[0].temperature_c) && isnan(readings[0].memory_bytes));
+    assert_true(isnan(readings[0].energy_j) && readings[1].energy_j == 5000.25);
     assert_true(readings[1].power_w == 700 && readings[1].temperature_c == 61.5 && readings[1].memory_bytes == 8e10);
     assert_true(readings[1].power_cap && readings[2].slowdown);
     attempt_free(&attempt);

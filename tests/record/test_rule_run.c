@@ -140,12 +140,82 @@ static void test_a_longer_lead_that_the_plan_allows_is_noted(void **state)
     run_free(&run);
 }
 
+/* --- clocks ------------------------------------------------------------------------------------------------------- */
+
+/* An attempt of one request from 1000 ns on with two readings of a device within it, and one afterwards. */
+static void write_clocks(const char *arm, int block, int device, double clock_mhz, bool capped)
+{
+    struct error error = {0};
+    char hex[FILE_HASH_SIZE], *home = xformat("%s/attempts/%s", folder, arm),
+                              *path = xformat("%s/%d-1.jsonl", home, block);
+    struct sample sample;
+    fixture_sample(&sample, "code", "a");
+    sample.start_ns += block; /* no copy */
+    assert_int_equal(file_make_folder(home, &error), 0);
+    struct attempt_writer *writer = attempt_writer_open(path, fixture_header(arm, block, 1), &error);
+    assert_int_equal(attempt_writer_add(writer, sample_to_json(&sample), &error), 0);
+    for (int i = 0; i < 3; i++) {
+        json_t *line =
+            json_pack("{s:s, s:i, s:I, s:f, s:[s]}", "type", "telemetry", "device", device, "time_ns",
+                      (json_int_t)(i == 2 ? sample.end_ns + 1 : sample.start_ns + i), "clock_mhz",
+                      i == 2 ? 300.0 : clock_mhz, "throttle", capped || i == 2 ? "sw_power_cap" : "sync_boost");
+        assert_int_equal(attempt_writer_add(writer, line, &error), 0);
+    }
+    assert_int_equal(attempt_writer_end(writer, &(struct attempt_end){.status = "complete"}, hex, &error), 0);
+    sample_free(&sample);
+    free(home);
+    free(path);
+}
+
+/* An attempt whose clock was low from beginning to end has a median as low: only the others show it. */
+static void test_a_clock_under_the_cap_stands_beside_those_of_the_cell(void **state)
+{
+    (void)state;
+    struct run run;
+    for (int block = 1; block <= 5; block++)
+        write_clocks("tp1-b16", block, 0, block == 4 ? 1875 : block == 5 ? 1900 : 2000, block >= 4);
+    for (int block = 1; block <= 3;
+         block++) /* another arm is another cell, and slow without the cap is no throttling */
+        write_clocks("tp1-b64", block, 0, block == 3 ? 1000 : 1500, block == 1);
+    read_well(NULL, &run);
+    assert_int_equal(run.attempt_count, 8);
+    for (int i = 0; i < 8; i++)
+        assert_true((find(&run, i, RULE_THROTTLED) != NULL) == (i == 3));
+    const struct verdict *verdict = find(&run, 3, RULE_THROTTLED);
+    assert_int_equal(verdict->level, RULE_SUSPECT);
+    assert_true(verdict->observed == .9375 && verdict->threshold == .95);
+    assert_non_null(strstr(verdict->detail, "device 0"));
+    int verdicts = run.attempts[3].verdicts.count;
+    struct ledger ledger;
+    struct error error = {0};
+    assert_int_equal(ledger_open(folder, &ledger, &error), 0);
+    run_update(&run, &ledger, NULL);
+    assert_int_equal(run.attempts[3].verdicts.count, verdicts);
+    ledger_close(&ledger);
+    run_free(&run);
+}
+
+static void test_devices_are_compared_with_themselves(void **state)
+{
+    (void)state;
+    struct run run;
+    write_clocks("tp1-b16", 1, 0, 2000, false);
+    write_clocks("tp1-b16", 2, 1, 1000, true);
+    write_clocks("tp1-b16", 3, 0, 2000, true);
+    read_well(NULL, &run);
+    for (int i = 0; i < 3; i++)
+        assert_null(find(&run, i, RULE_THROTTLED));
+    run_free(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_copy_is_invalid_and_its_original_is_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_clock_that_ran_ahead_is_suspect, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_longer_lead_that_the_plan_allows_is_noted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_clock_under_the_cap_stands_beside_those_of_the_cell, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_devices_are_compared_with_themselves, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -306,6 +306,7 @@ const struct backend_class backend_cuda = {
     .open = cuda_open,
     .describe_device = cuda_describe_device,
     .measure_rates = cuda_measure_rates,
+    .list_gpus = cuda_list_gpus,
     .describe = cuda_describe,
     .reset = cuda_reset,
     .extend = cuda_extend,

@@ -103,6 +103,7 @@ json_t *cuda_describe_device(enum engine_dtype dtype);
 
 /* rates.c */
 void cuda_measure_rates(int ranks, enum engine_dtype dtype, struct backend_rates *rates);
+int cuda_list_gpus(int ranks, char (*ids)[BACKEND_GPU_ID_SIZE]);
 
 /* --- batch.c
  * ---------------------------------------------------------------------------------------------------------------------

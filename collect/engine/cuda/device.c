@@ -95,3 +95,8 @@ void *device_allocate_pinned(size_t bytes)
     CUDA_CHECK(cudaMallocHost(&memory, bytes ? bytes : 1));
     return memory;
 }
+
+void device_bus_id(int device, char *id, int size)
+{
+    CUDA_CHECK(cudaDeviceGetPCIBusId(id, size, device));
+}

@@ -19,6 +19,9 @@ enum device_state device_find(struct error *reason);
 #define CUDA_CHECK(call) device_check((call), __FILE__, __LINE__)
 void device_check(cudaError_t status, const char *file, int line);
 
+/* The PCI bus id of GPU `device`, into id[size]. */
+void device_bus_id(int device, char *id, int size);
+
 /* Whether a kernel may start while the one before it ends. */
 bool device_overlaps(void);
 

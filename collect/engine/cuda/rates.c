@@ -168,3 +168,10 @@ void cuda_measure_rates(int ranks, enum engine_dtype dtype, struct backend_rates
         ranks * measure_product(dtype == ENGINE_BFLOAT16 ? ELEMENT_BFLOAT16 : ELEMENT_FLOAT32, &watch);
     watch_close(&watch);
 }
+
+int cuda_list_gpus(int ranks, char (*ids)[BACKEND_GPU_ID_SIZE])
+{
+    for (int rank = 0; rank < ranks; rank++)
+        device_bus_id(rank, ids[rank], BACKEND_GPU_ID_SIZE);
+    return ranks;
+}
