@@ -147,7 +147,7 @@ static int read_source(struct plan *plan, const struct sections *sections, struc
         return plan_refuse_word(kind, kinds, LENGTH(kinds), where, "kind", error);
     if (json_read_fields(sections->source, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error))
         return -1;
-    if (plan_find_word(engine->device, devices, LENGTH(devices)) < 0)
+    if (plan_find_word(engine->device, devices, LENGTH(devices)) < 0 && strncmp(engine->device, "cuda:", 5) != 0)
         return plan_refuse_word(engine->device, devices, LENGTH(devices), where, "device", error);
     if (plan_find_word(engine->dtype, dtypes, LENGTH(dtypes)) < 0)
         return plan_refuse_word(engine->dtype, dtypes, LENGTH(dtypes), where, "dtype", error);

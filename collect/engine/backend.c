@@ -35,7 +35,7 @@ const struct backend_class *backend_find(const char *device, struct error *error
 {
     if (strcmp(device, "cpu") == 0)
         return &backend_cpu;
-    bool asked = strcmp(device, "cuda") == 0;
+    bool asked = strncmp(device, "cuda", 4) == 0;
     const struct backend_class *class = find_cuda(asked, error);
     return class || asked ? class : &backend_cpu;
 }

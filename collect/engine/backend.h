@@ -28,7 +28,9 @@ struct backend_options {
     const struct model *target;
     const struct model *drafter; /* NULL: no drafter is loaded and no features are kept */
     enum engine_dtype dtype;
-    int ranks; /* tensor-parallel */
+    const char *device; /* "cuda:0,0,1": the ranks' GPUs; without numbers, and NULL: 0, 1, ... */
+    json_t *algorithms; /* what was chosen by timing: read where it fits, added to otherwise; NULL: chosen anew */
+    int ranks;          /* tensor-parallel */
     int sessions;
     int capacity;    /* positions a session may hold, uncommitted nodes included */
     int nodes;       /* the most nodes of one session that a verify call brings: 1 + budget, or the block */
@@ -103,7 +105,7 @@ struct backend_class {
     void (*verify)(struct backend *backend, const struct segment *segments, int count, struct choice *chosen);
 
     /* Keeps one root-to-node path of each session's last verify: caches compacted, the path's features to the drafter's
-     * cache. */
+     * cache. May return before that is done: the next call waits for it, and says in late_commit_ns how long it took. */
     void (*commit)(struct backend *backend, const struct kept_path *paths, int count);
 
     /* The drafter's block [anchor, mask, ...] of each session at its committed length: drafts[i] receives slots =
@@ -124,12 +126,13 @@ struct backend_class {
 
 struct backend {
     const struct backend_class *class;
+    int64_t late_commit_ns; /* of the last call's time: a commit before it; whoever counts it sets it to 0 */
 };
 
 extern const struct backend_class backend_cpu;
 extern const struct backend_class backend_cuda; /* where CLEANSLATE_CUDA is defined: nvcc was there to build it */
 
-/* "cpu"; "cuda", or NULL and why not; "auto": "cuda" where it can be used. Where a GPU is there but cannot be, "auto"
+/* "cpu"; "cuda" or "cuda:0,1", or NULL and why not; "auto": "cuda" where it can be used. Where a GPU is there but cannot be, "auto"
  * says why on stderr. */
 const struct backend_class *backend_find(const char *device, struct error *error);
 

@@ -200,8 +200,9 @@ static void walk_trees(struct decoder *decoder)
     }
 }
 
-/* Each stage of a lockstep round takes the same time for every session in it. */
-static void add_stages(struct decoder *decoder, const int64_t *marks, int first_stage)
+/* Each stage of a lockstep round takes the same time for every session in it. late_commit: of the first stage's time,
+ * what a commit before it took. */
+static void add_stages(struct decoder *decoder, const int64_t *marks, int first_stage, int64_t late_commit)
 {
     struct batch *batch = &decoder->batch;
     for (int i = 0; i < batch->count; i++) {
@@ -209,6 +210,9 @@ static void add_stages(struct decoder *decoder, const int64_t *marks, int first_
         int stages = decoder->method == METHOD_AUTO ? 1 : STAGE_COUNT;
         for (int stage = 0; stage < stages; stage++)
             slot->sample->stages_ns[first_stage + stage] += marks[stage + 1] - marks[stage];
+        slot->sample->stages_ns[first_stage] -= late_commit;
+        if (late_commit)
+            slot->sample->stages_ns[STAGE_COMMIT] += late_commit;
         slot->sample->end_ns = marks[stages];
         slot->sample->decode_ns = marks[stages] - slot->decode_start_ns;
     }
@@ -220,8 +224,10 @@ static void round_speculative(struct decoder *decoder)
     const struct backend_class *class = decoder->backend->class;
     int64_t marks[STAGE_COUNT + 1];
     marks[0] = clock_now_ns();
+    decoder->backend->late_commit_ns = 0;
     class->draft(decoder->backend, batch->slots, batch->anchors, batch->count, batch->drafts);
     marks[1] = clock_now_ns();
+    int64_t late_commit = decoder->backend->late_commit_ns;
     build_trees(decoder);
     marks[2] = clock_now_ns();
     class->verify(decoder->backend, batch->segments, batch->count, decoder->chosen);
@@ -231,7 +237,7 @@ static void round_speculative(struct decoder *decoder)
     class->commit(decoder->backend, batch->paths, batch->count);
     marks[4] = clock_now_ns();
     decoder->forced_rounds++;
-    add_stages(decoder, marks, STAGE_DRAFT);
+    add_stages(decoder, marks, STAGE_DRAFT, late_commit);
 }
 
 static void round_auto(struct decoder *decoder)
@@ -248,7 +254,7 @@ static void round_auto(struct decoder *decoder)
         slot->sample->accepted[slot->sample->rounds++] = 1;
         emit(decoder, slot, decoder->chosen[i]);
     }
-    add_stages(decoder, marks, STAGE_VERIFY);
+    add_stages(decoder, marks, STAGE_VERIFY, 0);
 }
 
 int decoder_round(struct decoder *decoder)

@@ -17,6 +17,7 @@ struct engine {
     struct model *target, *drafter;
     struct tokenizer *tokenizer;
     enum engine_dtype dtype;
+    char *device;
     const struct backend_class *class;
     json_t *target_description, *drafter_description; /* made when first asked for: they read whole files */
     /* What engine_load made. */
@@ -31,6 +32,7 @@ struct engine {
 static int choose_backend(struct engine *engine, const char *dtype, const char *device, struct error *error)
 {
     engine->dtype = strcmp(dtype, "bfloat16") == 0 ? ENGINE_BFLOAT16 : ENGINE_FLOAT32;
+    engine->device = xstrdup(device);
     engine->class = backend_find(device, error);
     return engine->class ? 0 : -1;
 }
@@ -79,6 +81,7 @@ void engine_close(struct engine *engine)
     model_close(engine->target);
     json_decref(engine->target_description);
     json_decref(engine->drafter_description);
+    free(engine->device);
     free(engine);
 }
 
@@ -151,6 +154,7 @@ int engine_load(struct engine *engine, const struct arm *arm, const struct sampl
         .target = engine->target,
         .drafter = drafts ? engine->drafter : NULL,
         .dtype = engine->dtype,
+        .device = engine->device,
         .ranks = arm->tensor_parallel,
         .sessions = arm->concurrency,
         .capacity = positions + (nodes > block ? nodes : block),

@@ -129,3 +129,24 @@ json_t *model_describe(const struct model *model, struct error *error)
         json_set(description, "block_size", json_integer(model->block_size));
     return description;
 }
+
+int model_check_ranks(const struct model *model, int ranks, struct error *error)
+{
+    const struct {
+        const char *what;
+        int size;
+    } sizes[] = {{"attention heads", model->head_count},
+                 {"MLP columns", model->intermediate_size},
+                 {"vocabulary rows", model->vocabulary_size},
+                 {"hidden columns", model->hidden_size}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].size % ranks)
+            return fail(error, "%s: %d %s do not divide over %d ranks; choose another tensor_parallel", model->folder,
+                        sizes[i].size, sizes[i].what, ranks);
+    if (model->kv_head_count % ranks && ranks % model->kv_head_count)
+        return fail(error,
+                    "%s: %d key-value heads do not divide over %d ranks, nor these over the heads; choose another "
+                    "tensor_parallel",
+                    model->folder, model->kv_head_count, ranks);
+    return 0;
+}

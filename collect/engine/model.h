@@ -75,6 +75,10 @@ struct model *model_survey(const char *folder, const struct model *target, struc
                            struct error *error);
 void model_findings_free(struct model_findings *findings);
 
+/* -1 and the numbers where the model's sizes do not divide over so many tensor-parallel ranks; ranks may share KV heads.
+ */
+int model_check_ranks(const struct model *model, int ranks, struct error *error);
+
 /* Parameters that are stored (tied weights once). */
 int64_t model_parameter_count(const struct model *model);
 

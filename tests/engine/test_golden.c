@@ -87,6 +87,7 @@ static struct backend_options options_for(const struct world *world, enum method
     return (struct backend_options){.target = world->target,
                                     .drafter = drafts ? world->drafter : NULL,
                                     .dtype = ENGINE_FLOAT32,
+                                    .device = "cuda:0,0,0,0,0,0,0,0",
                                     .ranks = world->ranks,
                                     .sessions = 1,
                                     .capacity = CAPACITY + nodes,
@@ -370,8 +371,6 @@ static void each_prompt(void **state, int ranks, void (*check)(struct world *, c
     json_t *prompt;
     if (!world->class)
         skip();
-    if (strcmp(world->class->name, "cuda") == 0)
-        ranks = 1; /* it has no more */
     assert_int_equal(json_array_size(json_object_get(world->golden, "prompts")), 6);
     for (world->ranks = 1; world->ranks <= ranks; world->ranks *= 2) {
         json_array_foreach(json_object_get(world->golden, "prompts"), index, prompt) check(world, prompt);

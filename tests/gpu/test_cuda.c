@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #define TARGET "data/models/demo/target"
+#define SHARED "cuda:0,0,0,0,0,0,0,0" /* ranks share the first GPU */
 #define DRAFTER "data/models/demo/drafter"
 #define LOGIT_TOLERANCE 5e-4 /* float32, sums in another order; logits are of the order of 1 */
 #define NODES 41
@@ -279,8 +280,15 @@ static void drafts_of_every_width_are_sorted(void **state)
         float *values = xcalloc(16 * 1024, sizeof *values);
         struct model *target = model_open_target(TARGET, &error),
                      *drafter = model_open_drafter(DRAFTER, target, &error);
-        const struct backend_options options = {target, drafter, ENGINE_FLOAT32,         1, 1, 128,
-                                                16,     width,   target->vocabulary_size};
+        const struct backend_options options = {.target = target,
+                                                .drafter = drafter,
+                                                .dtype = ENGINE_FLOAT32,
+                                                .ranks = 1,
+                                                .sessions = 1,
+                                                .capacity = 128,
+                                                .nodes = 16,
+                                                .draft_width = width,
+                                                .vocabulary = target->vocabulary_size};
         struct backend *backend = cuda->open(&options, &error);
         assert_string_equal(error.message, "");
         float *logits = xcalloc((size_t)target->vocabulary_size, sizeof *logits);
@@ -384,8 +392,9 @@ static void float32_gives_the_cpus_tokens_at_any_temperature(void **state)
     (void)state;
     need_gpu();
     static const struct sampling samplings[] = {{0, 0, 1, 0}, {0.7f, 0, 1, 0}, {1, 0, 1, 0}, {1, 40, 0.95f, 0}};
-    static const char *const arms[] = {"tp1-auto", "tp1-linear", "tp1-b16", "tp1-auto-c4", "tp1-b64-c3"};
-    struct engine *cpu = open_engine("float32", "cpu"), *gpu = open_engine("float32", "cuda");
+    static const char *const arms[] = {"tp1-auto",   "tp1-linear", "tp1-b16",    "tp1-auto-c4", "tp1-b64-c3",
+                                       "tp2-auto",   "tp2-linear", "tp4-b16-c2", "tp8-auto-c3", "tp8-b64"};
+    struct engine *cpu = open_engine("float32", "cpu"), *gpu = open_engine("float32", SHARED);
     for (size_t s = 0; s < sizeof samplings / sizeof *samplings; s++) {
         struct outputs expected, outputs;
         run_arm(cpu, "tp1-auto", &samplings[s], &expected);
@@ -405,9 +414,9 @@ static void bfloat16_passes_the_audit_at_every_budget(void **state)
 {
     (void)state;
     need_gpu();
-    static const char *const arms[] = {"tp1-auto", "tp1-linear", "tp1-b8",    "tp1-b64",
-                                       "tp1-b256", "tp1-b1024",  "tp1-b32-c4"};
-    struct engine *engine = open_engine("bfloat16", "cuda");
+    static const char *const arms[] = {"tp1-auto",  "tp1-linear", "tp1-b8",   "tp1-b64",    "tp1-b256",
+                                       "tp1-b1024", "tp1-b32-c4", "tp2-auto", "tp4-b64-c2", "tp8-auto-c2"};
+    struct engine *engine = open_engine("bfloat16", SHARED);
     for (size_t i = 0; i < sizeof arms / sizeof *arms; i++) {
         struct outputs outputs;
         run_arm(engine, arms[i], &(struct sampling){0, 0, 1, 0}, &outputs);

@@ -14,27 +14,6 @@
  * ----------------------------------------------------------------------------------------------------------------------
  */
 
-static int check_divides(const struct model *model, int ranks, struct error *error)
-{
-    const struct {
-        const char *what;
-        int size;
-    } sizes[] = {{"attention heads", model->head_count},
-                 {"MLP columns", model->intermediate_size},
-                 {"vocabulary rows", model->vocabulary_size},
-                 {"hidden columns", model->hidden_size}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].size % ranks)
-            return fail(error, "%s: %d %s do not divide over %d ranks; choose another tensor_parallel", model->folder,
-                        sizes[i].size, sizes[i].what, ranks);
-    if (model->kv_head_count % ranks && ranks % model->kv_head_count)
-        return fail(error,
-                    "%s: %d key-value heads do not divide over %d ranks, nor these over the heads; choose another "
-                    "tensor_parallel",
-                    model->folder, model->kv_head_count, ranks);
-    return 0;
-}
-
 /* Bytes that the machine can give without swapping, or -1 where the kernel does not say. */
 static long long available_bytes(void)
 {
@@ -218,8 +197,8 @@ enum product_type cpu_product_type(enum engine_dtype dtype)
 struct backend *cpu_open(const struct backend_options *options, struct error *error)
 {
     enum product_type type = cpu_product_type(options->dtype);
-    if (check_divides(options->target, options->ranks, error) ||
-        (options->drafter && check_divides(options->drafter, options->ranks, error)) ||
+    if (model_check_ranks(options->target, options->ranks, error) ||
+        (options->drafter && model_check_ranks(options->drafter, options->ranks, error)) ||
         check_memory(options, type, error))
         return NULL;
     struct cpu *cpu = xcalloc(1, sizeof *cpu);

@@ -59,6 +59,8 @@ template <typename T, int DIMENSIONS>
 static __global__ void __launch_bounds__(THREADS) attend(struct attention_call call)
 {
     extern __shared__ float4 memory[];
+    wait_for_previous();
+    let_next_start();
     const struct attention_tile tile = call.tiles[blockIdx.x];
     const struct attention_segment segment = call.segments[tile.segment];
     int size = call.head_size, pitch = padded(size), group = call.heads / call.kv_heads, kv_head = (int)blockIdx.y;
@@ -174,6 +176,8 @@ static __global__ void __launch_bounds__(THREADS) attend(struct attention_call c
 template <typename T> static __global__ void join(struct attention_call call, int splits)
 {
     int row = (int)blockIdx.x, head = (int)blockIdx.y, size = call.head_size;
+    wait_for_previous();
+    let_next_start();
     float best = -INFINITY, total = 0;
     for (int split = 0; split < splits; split++)
         best = fmaxf(best, partial_at(call, split, row, head)[size]);
@@ -211,17 +215,16 @@ static void launch_attend(const struct attention_call *call, int splits, cudaStr
     dim3 grid((unsigned)call->tile_count, (unsigned)call->kv_heads, (unsigned)splits);
     size_t shared = shared_bytes(call->head_size);
     CUDA_CHECK(cudaFuncSetAttribute(attend<T, DIMENSIONS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    attend<T, DIMENSIONS><<<grid, THREADS, shared, stream>>>(*call);
-    CUDA_CHECK(cudaGetLastError());
+    launch(attend<T, DIMENSIONS>, grid, THREADS, shared, stream, *call);
     dim3 heads((unsigned)call->rows, (unsigned)call->heads);
-    join<T><<<heads, 2 * WARP, 0, stream>>>(*call, splits);
+    launch(join<T>, heads, 2 * WARP, 0, stream, *call, splits);
 }
 
 void kernels_attend(const struct attention_call *call, cudaStream_t stream)
 {
     int splits = splits_for(call->tile_count, call->kv_heads);
     if (call->head_size <= THREADS)
-        LAUNCH(call->type, (launch_attend<T, 1>(call, splits, stream)));
+        OF_TYPE(call->type, (launch_attend<T, 1>(call, splits, stream)));
     else
-        LAUNCH(call->type, (launch_attend<T, 2>(call, splits, stream)));
+        OF_TYPE(call->type, (launch_attend<T, 2>(call, splits, stream)));
 }

@@ -4,28 +4,13 @@
 
 #define PLACE 16 /* bytes that everything staged is aligned to */
 
-void staging_clear(struct staging *staging)
-{
-    staging->used = 0;
-}
-
-void *staging_take(struct staging *staging, size_t count, size_t size)
+static void *take(struct staging *staging, size_t count, size_t size)
 {
     size_t at = staging->used, bytes = (count * size + PLACE - 1) / PLACE * PLACE;
     if (bytes > staging->size - at)
         die("a batch of more than %zu bytes", staging->size);
     staging->used += bytes;
     return staging->host + at;
-}
-
-void *staging_device(const struct staging *staging, const void *host)
-{
-    return staging->device + ((const char *)host - staging->host);
-}
-
-void staging_send(const struct staging *staging, cudaStream_t stream)
-{
-    CUDA_CHECK(cudaMemcpyAsync(staging->device, staging->host, staging->used, cudaMemcpyHostToDevice, stream));
 }
 
 static int tiles_of(int rows, int group)
@@ -46,10 +31,9 @@ size_t batch_bytes(int rows, int segments, int longest, int group)
 }
 
 /* Rows, tiles and words of all segments, and room for them. */
-static void make_room(struct cuda *cuda, const struct segment *segments, int count, int group)
+static void make_room(struct cuda *cuda, struct staging *staging, const struct segment *segments, int count, int group)
 {
     struct batch *batch = &cuda->host;
-    struct staging *staging = &cuda->staging;
     *batch = (struct batch){.segment_count = count};
     for (int i = 0; i < count; i++) {
         int words = words_of(segments[i].count);
@@ -60,15 +44,15 @@ static void make_room(struct cuda *cuda, const struct segment *segments, int cou
     if (batch->rows > cuda->most_rows)
         die("a batch of %d rows, where %d were readied", batch->rows, cuda->most_rows);
     size_t rows = (size_t)batch->rows;
-    staging_clear(staging);
-    batch->tokens = staging_take(staging, rows, sizeof *batch->tokens);
-    batch->positions = staging_take(staging, rows, sizeof *batch->positions);
-    batch->sessions = staging_take(staging, rows, sizeof *batch->sessions);
-    batch->slots = staging_take(staging, rows, sizeof *batch->slots);
-    batch->segments = staging_take(staging, (size_t)count, sizeof *batch->segments);
-    batch->tiles = staging_take(staging, (size_t)batch->tile_count, sizeof *batch->tiles);
-    batch->visible = staging_take(staging, rows * (size_t)batch->words, sizeof *batch->visible);
-    batch->how = staging_take(staging, rows, sizeof *batch->how);
+    staging->used = 0;
+    batch->tokens = take(staging, rows, sizeof *batch->tokens);
+    batch->positions = take(staging, rows, sizeof *batch->positions);
+    batch->sessions = take(staging, rows, sizeof *batch->sessions);
+    batch->slots = take(staging, rows, sizeof *batch->slots);
+    batch->segments = take(staging, (size_t)count, sizeof *batch->segments);
+    batch->tiles = take(staging, (size_t)batch->tile_count, sizeof *batch->tiles);
+    batch->visible = take(staging, rows * (size_t)batch->words, sizeof *batch->visible);
+    batch->how = take(staging, rows, sizeof *batch->how);
 }
 
 static uint64_t *visible_at(const struct batch *batch, int row)
@@ -128,25 +112,95 @@ static void add_tiles(struct batch *batch, int group)
             batch->tiles[tile++] = (struct attention_tile){i, query};
 }
 
-void batch_load(struct cuda *cuda, const struct model *model, const struct segment *segments, int count, bool whole)
+/* Where a GPU finds what was taken. */
+static void *there(const struct gpu *gpu, const struct cuda *cuda, enum call call, const void *host)
+{
+    return gpu->staging[call] + ((const char *)host - cuda->staging[call].host);
+}
+
+static void place_batch(const struct cuda *cuda, struct gpu *gpu, enum call call)
+{
+    const struct batch *host = &cuda->host;
+    struct batch *batch = &gpu->batch;
+    *batch = *host;
+    batch->tokens = there(gpu, cuda, call, host->tokens);
+    batch->positions = there(gpu, cuda, call, host->positions);
+    batch->sessions = there(gpu, cuda, call, host->sessions);
+    batch->slots = there(gpu, cuda, call, host->slots);
+    batch->segments = there(gpu, cuda, call, host->segments);
+    batch->tiles = there(gpu, cuda, call, host->tiles);
+    batch->visible = there(gpu, cuda, call, host->visible);
+    batch->how = there(gpu, cuda, call, host->how);
+}
+
+void batch_make(struct cuda *cuda, enum call call, const struct model *model, const struct segment *segments, int count,
+                bool whole)
 {
     int group = model->head_count / model->kv_head_count;
-    const struct staging *staging = &cuda->staging;
-    struct batch *host = &cuda->host, *batch = &cuda->batch;
-    make_room(cuda, segments, count, group);
+    make_room(cuda, &cuda->staging[call], segments, count, group);
     for (int i = 0, first = 0; i < count; i++) {
         add_segment(cuda, i, first, &segments[i], whole);
         first += segments[i].count;
     }
-    add_tiles(host, group);
-    staging_send(staging, cuda->stream);
-    *batch = *host;
-    batch->tokens = staging_device(staging, host->tokens);
-    batch->positions = staging_device(staging, host->positions);
-    batch->sessions = staging_device(staging, host->sessions);
-    batch->slots = staging_device(staging, host->slots);
-    batch->segments = staging_device(staging, host->segments);
-    batch->tiles = staging_device(staging, host->tiles);
-    batch->visible = staging_device(staging, host->visible);
-    batch->how = staging_device(staging, host->how);
+    add_tiles(&cuda->host, group);
+    for (int i = 0; i < cuda->gpu_count; i++)
+        place_batch(cuda, &cuda->gpus[i], call);
+}
+
+void batch_send(struct cuda *cuda, enum call call)
+{
+    const struct staging *staging = &cuda->staging[call];
+    FOR_GPUS(cuda, gpu)
+        kernels_copy(gpu->staging[call], staging->host, staging->used, gpu->stream);
+}
+
+/* --- kept rows -------------------------------------------------------------------------------------------------- */
+
+size_t batch_keep_bytes(int paths, int rows)
+{
+    return (size_t)paths * sizeof(struct compact_path) + 5 * (size_t)rows * sizeof(int) + 6 * PLACE;
+}
+
+static void place_kept(const struct cuda *cuda, struct gpu *gpu)
+{
+    const struct kept *host = &cuda->host_kept;
+    struct kept *kept = &gpu->kept;
+    kept->count = host->count;
+    kept->path_count = host->path_count;
+    kept->paths = there(gpu, cuda, CALL_COMMIT, host->paths);
+    kept->nodes = there(gpu, cuda, CALL_COMMIT, host->nodes);
+    kept->rows = there(gpu, cuda, CALL_COMMIT, host->rows);
+    kept->positions = there(gpu, cuda, CALL_COMMIT, host->positions);
+    kept->sessions = there(gpu, cuda, CALL_COMMIT, host->sessions);
+    kept->slots = there(gpu, cuda, CALL_COMMIT, host->slots);
+}
+
+void batch_keep(struct cuda *cuda, const struct kept_path *paths, int count, int each)
+{
+    struct staging *staging = &cuda->staging[CALL_COMMIT];
+    struct kept *kept = &cuda->host_kept;
+    size_t rows = (size_t)(count * each);
+    staging->used = 0;
+    kept->count = (int)rows;
+    kept->path_count = count;
+    kept->paths = take(staging, (size_t)count, sizeof *kept->paths);
+    kept->nodes = take(staging, rows, sizeof *kept->nodes);
+    kept->rows = take(staging, rows, sizeof *kept->rows);
+    kept->positions = take(staging, rows, sizeof *kept->positions);
+    kept->sessions = take(staging, rows, sizeof *kept->sessions);
+    kept->slots = take(staging, rows, sizeof *kept->slots);
+    for (int i = 0, at = 0; i < count; i++) {
+        int session = paths[i].session, base = cuda->lengths[session];
+        kept->paths[i] = (struct compact_path){session, base, at, paths[i].length};
+        for (int j = 0; j < each; j++, at++) {
+            bool inside = j < paths[i].length;
+            kept->nodes[at] = inside ? paths[i].nodes[j] : 0;
+            kept->rows[at] = cuda->first_rows[session] + kept->nodes[at];
+            kept->positions[at] = inside ? base + j : base;
+            kept->sessions[at] = session;
+            kept->slots[at] = inside ? base + j : -1;
+        }
+    }
+    for (int i = 0; i < cuda->gpu_count; i++)
+        place_kept(cuda, &cuda->gpus[i]);
 }

@@ -7,11 +7,6 @@
 #define CHOOSE_THREADS 256
 #define QUAD 4 /* tokens that share a block of random words */
 
-struct leader {
-    float best, second;
-    int token;
-};
-
 /* Of the leaders of two sets of tokens, those of both together; ties go to the lower id. */
 static __device__ struct leader merge(struct leader a, struct leader b)
 {
@@ -62,21 +57,26 @@ static __device__ float gumbel(uint32_t word)
 }
 
 static __global__ void lead(const float *logits, int stride, int count, const struct choose_row *how,
-                            struct leader *partial)
+                            int first_token, struct leader *partial)
 {
     __shared__ struct leader leaders[CHOOSE_THREADS / WARP];
+    wait_for_previous();
+    let_next_start();
     const struct choose_row row = how[blockIdx.x];
     const float *x = logits + (size_t)blockIdx.x * (size_t)stride;
     struct leader leader = {-INFINITY, -INFINITY, INT32_MAX};
-    int quads = (count + QUAD - 1) / QUAD;
-    for (int quad = (int)(blockIdx.y * CHOOSE_THREADS + threadIdx.x); quad < quads; quad += PARTS * CHOOSE_THREADS) {
+    int quads = (first_token + count + QUAD - 1) / QUAD;
+    for (int quad = first_token / QUAD + (int)(blockIdx.y * CHOOSE_THREADS + threadIdx.x); quad < quads;
+         quad += PARTS * CHOOSE_THREADS) {
         uint32_t words[QUAD];
         if (row.temperature > 0)
             philox((uint32_t)quad, (uint32_t)row.position, row.stream, words);
-        for (int i = 0; i < QUAD && quad * QUAD + i < count; i++) {
-            float logit = x[quad * QUAD + i];
-            float score = row.temperature > 0 ? logit / row.temperature + gumbel(words[i]) : logit;
-            struct leader token = {score, -INFINITY, quad * QUAD + i};
+        for (int i = 0; i < QUAD; i++) {
+            int column = quad * QUAD + i - first_token;
+            if (column < 0 || column >= count)
+                continue;
+            float score = row.temperature > 0 ? x[column] / row.temperature + gumbel(words[i]) : x[column];
+            struct leader token = {score, -INFINITY, first_token + column};
             leader = merge(leader, token);
         }
     }
@@ -91,15 +91,14 @@ static __global__ void lead(const float *logits, int stride, int count, const st
     partial[blockIdx.x * PARTS + blockIdx.y] = leader;
 }
 
-static __global__ void decide(const struct leader *partial, const struct choose_row *how, struct choice *chosen)
+static __global__ void lead_all(const struct leader *partial, struct leader *leaders)
 {
     const struct leader none = {-INFINITY, -INFINITY, INT32_MAX};
+    wait_for_previous();
+    let_next_start();
     struct leader leader = warp_leader(threadIdx.x < PARTS ? partial[blockIdx.x * PARTS + threadIdx.x] : none);
-    float temperature = how[blockIdx.x].temperature, margin = leader.best - leader.second;
-    if (threadIdx.x == 0) {
-        chosen[blockIdx.x].token = leader.token == INT32_MAX ? 0 : leader.token; /* nothing but NaN: the first */
-        chosen[blockIdx.x].margin = temperature > 0 ? margin * temperature : margin;
-    }
+    if (threadIdx.x == 0)
+        leaders[blockIdx.x] = leader;
 }
 
 size_t kernels_choose_partials(int rows)
@@ -107,14 +106,12 @@ size_t kernels_choose_partials(int rows)
     return (size_t)rows * PARTS * sizeof(struct leader);
 }
 
-void kernels_choose(const float *logits, int rows, int stride, int count, const struct choose_row *how, void *partial,
-                    struct choice *chosen, cudaStream_t stream)
+void kernels_choose(const float *logits, int rows, int stride, int count, int first_token, const struct choose_row *how,
+                    void *partial, struct leader *leaders, cudaStream_t stream)
 {
-    dim3 grid((unsigned)rows, PARTS);
-    lead<<<grid, CHOOSE_THREADS, 0, stream>>>(logits, stride, count, how, (struct leader *)partial);
-    CUDA_CHECK(cudaGetLastError());
-    decide<<<(unsigned)rows, WARP, 0, stream>>>((const struct leader *)partial, how, chosen);
-    CUDA_CHECK(cudaGetLastError());
+    launch(lead, dim3((unsigned)rows, PARTS), CHOOSE_THREADS, 0, stream, logits, stride, count, how, first_token,
+           (struct leader *)partial);
+    launch(lead_all, dim3((unsigned)rows), WARP, 0, stream, (const struct leader *)partial, leaders);
 }
 
 /* --- the likeliest ---------------------------------------------------------------------------------------------- */
@@ -204,12 +201,15 @@ static __device__ float log_sum_exp(const float *x, int count, float *parts)
 }
 
 static __global__ void __launch_bounds__(TOP_THREADS)
-    top(const float *logits, int stride, int count, int width, int *tokens, float *log_probabilities)
+    top(const float *logits, int stride, int count, int first_token, int width, int *tokens, float *log_probabilities,
+        float *log_sums)
 {
     __shared__ rank_key keys[CANDIDATES];
     __shared__ float parts[WARP];
     __shared__ int total;
     const float *x = logits + (size_t)blockIdx.x * (size_t)stride;
+    wait_for_previous();
+    let_next_start();
     rank_key least = find_least(x, count, width, keys, &total);
     int room = 2;
     while (room < width || room < total)
@@ -227,17 +227,26 @@ static __global__ void __launch_bounds__(TOP_THREADS)
     }
     sort_falling(keys, room);
     float sum = log_sum_exp(x, stride, parts);
+    if (threadIdx.x == 0)
+        log_sums[blockIdx.x] = sum;
     for (int i = (int)threadIdx.x; i < width; i += TOP_THREADS) {
         size_t at = (size_t)blockIdx.x * (size_t)width + (size_t)i;
         int token = (int)(0xffffffffu - (uint32_t)keys[i]);
-        tokens[at] = token;
+        tokens[at] = first_token + token;
         log_probabilities[at] = x[token] - sum;
     }
 }
 
-void kernels_top(const float *logits, int rows, int stride, int count, int width, int *tokens, float *log_probabilities,
-                 cudaStream_t stream)
+void kernels_top(const float *logits, int rows, int stride, int count, int first_token, int width, void *partial,
+                 int *tokens, float *log_probabilities, float *log_sums, cudaStream_t stream)
 {
-    top<<<(unsigned)rows, TOP_THREADS, 0, stream>>>(logits, stride, count, width, tokens, log_probabilities);
-    CUDA_CHECK(cudaGetLastError());
+    (void)partial;
+    launch(top, dim3((unsigned)rows), TOP_THREADS, 0, stream, logits, stride, count, first_token, width, tokens,
+           log_probabilities, log_sums);
+}
+
+size_t kernels_top_partials(int rows, int width, int stride)
+{
+    (void)rows, (void)width, (void)stride;
+    return 0;
 }

@@ -1,14 +1,19 @@
-/* The CUDA backend: one NVIDIA GPU. Its numbers are backend.h's; the CPU backend is what it is tested against. */
+/* The CUDA backend: NVIDIA GPUs, one rank each, or one GPU that all ranks share. Its numbers are backend.h's; the CPU
+ * backend is what it is tested against. */
 #include "collect/engine/cuda/cuda.h"
 
+#include "collect/base/clock.h"
 #include "collect/engine/bfloat16.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void finish(const struct cuda *cuda)
+#define ANSWER_LIMIT_NS (60 * (int64_t)1000000000) /* a GPU that takes longer is lost */
+
+static int least(int a, int b)
 {
-    CUDA_CHECK(cudaStreamSynchronize(cuda->stream));
+    return a < b ? a : b;
 }
 
 static void *row_at(const struct cuda *cuda, void *rows, int row, int width)
@@ -16,90 +21,303 @@ static void *row_at(const struct cuda *cuda, void *rows, int row, int width)
     return (char *)rows + (size_t)row * (size_t)width * element_size(cuda->type);
 }
 
-static int least(int a, int b)
+/* --- waiting ---------------------------------------------------------------------------------------------------- */
+
+static void check_answer(const struct gpu *gpu, cudaError_t status, int64_t since)
 {
-    return a < b ? a : b;
+    if (status != cudaErrorNotReady)
+        CUDA_CHECK(status);
+    else if (clock_now_ns() - since > ANSWER_LIMIT_NS)
+        die("GPU %d has not answered for %d s: it, or another that it waits for, hangs", gpu->ordinal,
+            (int)(ANSWER_LIMIT_NS / 1000000000));
 }
 
-/* --- the head --------------------------------------------------------------------------------------------------- */
-
-/* Logits of rows [first, first + count) of `normed`, at most head_rows. */
-static void run_head(const struct cuda *cuda, int first, int count)
+void cuda_wait(const struct cuda *cuda)
 {
-    product_apply(cuda->head_product, count, row_at(cuda, cuda->normed, first, cuda->options.target->hidden_size),
-                  cuda->head, cuda->logits, false);
+    int64_t since = clock_now_ns();
+    FOR_GPUS(cuda, gpu)
+        for (cudaError_t status; (status = cudaStreamQuery(gpu->stream)) != cudaSuccess;)
+            check_answer(gpu, status, since);
 }
 
-/* Whether some row's token is drawn from a part of the vocabulary, which needs it sorted. */
-static bool is_limited(const struct cuda *cuda, int first, int count)
+static void wait_for_event(const struct cuda *cuda, cudaEvent_t event)
 {
-    for (int row = first; row < first + count; row++) {
-        const struct sampling *sampling = &cuda->sampling[cuda->host.sessions[row]];
+    int64_t since = clock_now_ns();
+    for (cudaError_t status; (status = cudaEventQuery(event)) != cudaSuccess;)
+        check_answer(cuda->gpus, status, since);
+}
+
+/* Waits for a call's answer, and notes how long a commit before it took. */
+static void finish(struct cuda *cuda)
+{
+    cuda_wait(cuda);
+    if (!cuda->commit_waits)
+        return;
+    float milliseconds;
+    CUDA_CHECK(cudaEventElapsedTime(&milliseconds, cuda->marks[0], cuda->marks[1]));
+    cuda->base.late_commit_ns = (int64_t)((double)milliseconds * 1e6);
+    cuda->commit_waits = false;
+}
+
+/* --- the choice ------------------------------------------------------------------------------------------------- */
+
+/* Columns of a rank's slice of the vocabulary that may be chosen. */
+static int columns_of(const struct cuda *cuda, const struct rank *rank)
+{
+    int slice = cuda->options.target->vocabulary_size / cuda->options.ranks;
+    int left = cuda->options.vocabulary - rank->index * slice;
+    return left < 0 ? 0 : least(left, slice);
+}
+
+/* Queues each slice's leaders of the batch's rows [first, first + count) into leaders[0, count). */
+static void lead_rows(struct cuda *cuda, int first, int count)
+{
+    int slice = cuda->options.target->vocabulary_size / cuda->options.ranks;
+    for (int from = 0; from < count; from += cuda->head_rows) {
+        int rows = least(count - from, cuda->head_rows);
+        layers_run_head(cuda, false, first + from, rows);
+        FOR_GPUS(cuda, gpu)
+            FOR_RANKS(gpu, rank)
+                kernels_choose(rank->logits, rows, slice, columns_of(cuda, rank), rank->index * slice,
+                               gpu->batch.how + first + from, rank->choose_partial, rank->leaders + from, gpu->stream);
+    }
+}
+
+/* Queues the choices of rows [first, first + count) into cuda->choices[0, count); decode_on: the step after follows. */
+static void choose_rows(struct cuda *cuda, int first, int count, bool decode_on)
+{
+    lead_rows(cuda, first, count);
+    FOR_GPUS(cuda, gpu) {
+        bool answers = gpu == cuda->gpus;
+        const struct batch *batch = &gpu->batch;
+        struct decide_call call = {.meeting = gpu->meeting,
+                                   .rows = count,
+                                   .how = batch->how + first,
+                                   .chosen = answers && !decode_on ? cuda->choices : NULL,
+                                   .decode_on = decode_on,
+                                   .tokens = batch->tokens,
+                                   .positions = batch->positions,
+                                   .slots = batch->slots,
+                                   .segments = batch->segments,
+                                   .next = batch->how,
+                                   .steps = gpu->steps,
+                                   .ring = answers ? cuda->ahead.ring : NULL,
+                                   .ring_steps = CUDA_AHEAD,
+                                   .ring_rows = cuda->options.sessions};
+        for (int i = 0; i < cuda->gpu_count; i++)
+            FOR_RANKS(&cuda->gpus[i], rank)
+                call.leaders[call.slices++] = rank->leaders;
+        kernels_decide(&call, gpu->stream);
+    }
+}
+
+/* Whether some session's token is drawn from a part of the vocabulary, which needs it sorted. */
+static bool is_limited(const struct cuda *cuda, const struct segment *segments, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const struct sampling *sampling = &cuda->sampling[segments[i].session];
         if (sampling->temperature > 0 && (sampling->top_k > 0 || sampling->top_p < 1))
             return true;
     }
     return false;
 }
 
-/* The choice for batch row `row` on the host, from logits row `at`. */
-static struct choice choose_on_host(const struct cuda *cuda, int row, int at)
+/* Copies row `at` of the logits, all slices, to the host. */
+static void read_logits(struct cuda *cuda, int at, float *out)
 {
-    size_t vocabulary = (size_t)cuda->options.target->vocabulary_size;
-    CUDA_CHECK(cudaMemcpyAsync(cuda->row_logits, cuda->logits + (size_t)at * vocabulary, vocabulary * sizeof(float),
-                               cudaMemcpyDeviceToHost, cuda->stream));
-    finish(cuda);
-    return sample_choose(cuda->row_logits, cuda->options.vocabulary, &cuda->sampling[cuda->host.sessions[row]],
-                         cuda->host.positions[row] + 1, &cuda->scratch);
+    size_t slice = (size_t)(cuda->options.target->vocabulary_size / cuda->options.ranks);
+    FOR_GPUS(cuda, gpu)
+        FOR_RANKS(gpu, rank)
+            CUDA_CHECK(cudaMemcpyAsync(out + (size_t)rank->index * slice, rank->logits + (size_t)at * slice,
+                                       slice * sizeof *out, cudaMemcpyDeviceToHost, gpu->stream));
 }
 
-/* Queues the choices of rows [first, first + count) into cuda->choices[0, count). */
-static void choose_rows(const struct cuda *cuda, int first, int count)
+/* The choices of rows [first, first + count) on the host. */
+static void choose_on_host(struct cuda *cuda, int first, int count)
 {
-    bool limited = is_limited(cuda, first, count);
-    for (int from = 0; from < count; from += cuda->head_rows) {
-        int rows = least(count - from, cuda->head_rows);
-        run_head(cuda, first + from, rows);
-        for (int i = 0; limited && i < rows; i++)
-            cuda->choices[from + i] = choose_on_host(cuda, first + from + i, i);
-        if (limited)
-            continue;
-        kernels_choose(cuda->logits, rows, cuda->options.target->vocabulary_size, cuda->options.vocabulary,
-                       cuda->batch.how + first + from, cuda->choose_partial, cuda->chosen, cuda->stream);
-        CUDA_CHECK(cudaMemcpyAsync(cuda->choices + from, cuda->chosen, (size_t)rows * sizeof *cuda->chosen,
-                                   cudaMemcpyDeviceToHost, cuda->stream));
+    for (int i = 0; i < count; i++) {
+        int row = first + i;
+        if (i % cuda->head_rows == 0)
+            layers_run_head(cuda, false, row, least(count - i, cuda->head_rows));
+        read_logits(cuda, i % cuda->head_rows, cuda->row_logits);
+        cuda_wait(cuda);
+        cuda->choices[i] = sample_choose(cuda->row_logits, cuda->options.vocabulary,
+                                         &cuda->sampling[cuda->host.sessions[row]], cuda->host.positions[row] + 1,
+                                         &cuda->scratch);
+    }
+}
+
+static void choose(struct cuda *cuda, const struct segment *segments, int segment_count, int first, int count)
+{
+    if (is_limited(cuda, segments, segment_count))
+        choose_on_host(cuda, first, count);
+    else
+        choose_rows(cuda, first, count, false);
+}
+
+/* --- calls ------------------------------------------------------------------------------------------------------ */
+
+/* The likeliest tokens of rows [1, rows) of the batch, to the host. */
+static void read_drafts(struct cuda *cuda, int rows)
+{
+    int slice = cuda->options.target->vocabulary_size / cuda->options.ranks, width = cuda->options.draft_width;
+    for (int first = 1; first < rows; first += cuda->head_rows) {
+        int count = least(rows - first, cuda->head_rows);
+        layers_run_head(cuda, true, first, count);
+        FOR_GPUS(cuda, gpu)
+            FOR_RANKS(gpu, rank) {
+                int columns = columns_of(cuda, rank), own = least(width, columns);
+                size_t at = (size_t)(first - 1) * (size_t)own;
+                if (own > 0)
+                    kernels_top(rank->logits, count, slice, columns, rank->index * slice, own, rank->top_partial,
+                                rank->draft_tokens + at, rank->draft_values + at, rank->draft_sums + first - 1,
+                                gpu->stream);
+            }
+    }
+}
+
+static void keep_paths(struct cuda *cuda)
+{
+    const struct model *drafter = cuda->options.drafter;
+    size_t size = element_size(cuda->type);
+    FOR_GPUS(cuda, gpu) {
+        const struct kept *kept = &gpu->kept;
+        FOR_RANKS(gpu, rank) {
+            const struct layers *layers = &rank->target;
+            kernels_compact(layers->keys, layers->values, layers->model->layer_count, cuda->options.sessions,
+                            layers->kv_heads, cuda->options.capacity, (size_t)layers->model->head_size * size,
+                            kept->paths, kept->path_count, kept->nodes, gpu->stream);
+        }
+        if (drafter)
+            kernels_gather(gpu->features, kept->rows, kept->count,
+                           (size_t)drafter->feature_count * (size_t)drafter->hidden_size * size, gpu->kept_features,
+                           gpu->stream);
+    }
+    if (drafter)
+        layers_add_context(cuda, true);
+}
+
+void cuda_queue_call(struct cuda *cuda, enum call call)
+{
+    if (call != CALL_STEP) /* which finds what the step before it left */
+        batch_send(cuda, call);
+    switch (call) {
+    case CALL_STEP:
+        layers_run(cuda, false);
+        choose_rows(cuda, 0, cuda->host.rows, true);
+        break;
+    case CALL_DRAFT:
+        layers_run(cuda, true);
+        read_drafts(cuda, cuda->host.rows);
+        break;
+    case CALL_VERIFY:
+        layers_run(cuda, false);
+        choose_rows(cuda, 0, cuda->host.rows, false);
+        break;
+    case CALL_COMMIT:
+        keep_paths(cuda);
+        break;
+    case CALL_PROMPT:
+    case CALL_COUNT:
+        die("a call that is not captured");
+    }
+}
+
+static void run_target(struct cuda *cuda, const struct segment *segments, int count)
+{
+    batch_make(cuda, CALL_PROMPT, cuda->options.target, segments, count, false);
+    batch_send(cuda, CALL_PROMPT);
+    layers_run(cuda, false);
+    cuda->drafted = false;
+    for (int i = 0; i < cuda->host.rows; i++)
+        cuda->row_of[i] = i;
+}
+
+/* --- running ahead ---------------------------------------------------------------------------------------------- */
+
+/* What runs ahead is not wanted: the next batch is made anew, and what was written behind the committed length is
+ * overwritten. */
+static void drop_ahead(struct cuda *cuda)
+{
+    cuda->ahead.pending = false;
+    cuda->ahead.answered = cuda->ahead.launched;
+}
+
+static void launch_step(struct cuda *cuda)
+{
+    graph_launch(cuda, CALL_STEP, cuda->ahead.count);
+    cuda_select(cuda->gpus);
+    CUDA_CHECK(cudaEventRecord(cuda->ahead.done[cuda->ahead.launched++ % CUDA_AHEAD], cuda->gpus->stream));
+}
+
+/* Whether the pending step is the one that is asked for. */
+static bool is_pending(const struct cuda *cuda, const struct segment *segments, int count)
+{
+    bool same = cuda->ahead.pending && count == cuda->ahead.count;
+    for (int i = 0; same && i < count; i++)
+        same = segments[i].session == cuda->host.segments[i].session && segments[i].tokens[0] == cuda->ahead.last[i];
+    return same;
+}
+
+static void start_steps(struct cuda *cuda, const struct segment *segments, int count)
+{
+    drop_ahead(cuda);
+    cuda_wait(cuda); /* the copy of an earlier batch may still wait */
+    batch_make(cuda, CALL_STEP, cuda->options.target, segments, count, false);
+    batch_send(cuda, CALL_STEP);
+    cuda->drafted = false;
+    cuda->ahead.count = count;
+    for (int i = 0; i < count; i++)
+        cuda->row_of[i] = i;
+    launch_step(cuda);
+}
+
+static void step(struct cuda *cuda, const struct segment *segments, int count, struct choice *chosen)
+{
+    bool room = true;
+    if (!is_pending(cuda, segments, count))
+        start_steps(cuda, segments, count);
+    for (int i = 0; i < count; i++)
+        room = room && cuda->lengths[segments[i].session] + 2 <= cuda->options.capacity;
+    if (room)
+        launch_step(cuda);
+    cuda->ahead.pending = room;
+    unsigned answer = cuda->ahead.answered++ % CUDA_AHEAD;
+    wait_for_event(cuda, cuda->ahead.done[answer]);
+    for (int i = 0; i < count; i++) {
+        cuda->ahead.given[i] = segments[i].tokens[0];
+        chosen[i] = cuda->ahead.ring[answer * (unsigned)cuda->options.sessions + (unsigned)i];
+        cuda->ahead.last[i] = chosen[i].token;
+        cuda->lengths[segments[i].session]++;
     }
 }
 
 /* --- operations ------------------------------------------------------------------------------------------------- */
 
+/* Waits for what still runs, so that no request pays for another's. */
 static void cuda_reset(struct backend *backend, int session, const struct sampling *sampling)
 {
     struct cuda *cuda = (struct cuda *)backend;
+    drop_ahead(cuda);
+    finish(cuda);
     cuda->lengths[session] = 0;
     cuda->sampling[session] = *sampling;
-}
-
-static void run_target(struct cuda *cuda, const struct segment *segments, int count)
-{
-    batch_load(cuda, cuda->options.target, segments, count, false);
-    layers_run(cuda, &cuda->target);
 }
 
 /* Hands all rows' features to the drafter's cache, and waits. */
 static void finish_extend(struct cuda *cuda)
 {
-    const struct batch *batch = &cuda->batch;
     if (cuda->options.drafter)
-        layers_add_context(cuda, cuda->features, batch->rows, batch->positions, batch->sessions);
+        layers_add_context(cuda, false);
     finish(cuda);
-    for (int i = 0; i < batch->segment_count; i++)
+    for (int i = 0; i < cuda->host.segment_count; i++)
         cuda->lengths[cuda->host.segments[i].session] += cuda->host.segments[i].count;
 }
 
 static void extend_together(struct cuda *cuda, const struct segment *segments, int count, struct choice *chosen)
 {
     run_target(cuda, segments, count);
-    choose_rows(cuda, 0, count);
+    choose(cuda, segments, count, 0, count);
     finish_extend(cuda);
     memcpy(chosen, cuda->choices, (size_t)count * sizeof *chosen);
 }
@@ -111,7 +329,7 @@ static void extend_prompt(struct cuda *cuda, const struct segment *segment, stru
         const struct segment chunk = {segment->session, rows, segment->tokens + done, NULL};
         run_target(cuda, &chunk, 1);
         if (done + rows == segment->count)
-            choose_rows(cuda, rows - 1, 1);
+            choose(cuda, &chunk, 1, rows - 1, 1);
         finish_extend(cuda);
     }
     *chosen = cuda->choices[0];
@@ -123,80 +341,84 @@ static void cuda_extend(struct backend *backend, const struct segment *segments,
     int longest = 0;
     for (int i = 0; i < count; i++)
         longest = segments[i].count > longest ? segments[i].count : longest;
+    if (longest == 1 && !cuda->options.drafter && !is_limited(cuda, segments, count)) {
+        step(cuda, segments, count, chosen);
+        return;
+    }
+    drop_ahead(cuda);
+    cuda_wait(cuda);
     if (longest == 1)
         extend_together(cuda, segments, count, chosen);
     for (int i = 0; i < count && longest > 1; i++)
         extend_prompt(cuda, &segments[i], &chosen[i]);
 }
 
+/* Trees with nodes below their root until each has the most that it may have, which is what was captured. */
+static void pad_trees(struct cuda *cuda, const struct segment *segments, int count)
+{
+    int nodes = cuda->options.nodes, row = 0;
+    for (int i = 0; i < count; i++) {
+        const struct segment *segment = &segments[i];
+        int *tokens = cuda->padded_tokens + i * nodes, *parents = cuda->padded_parents + i * nodes;
+        for (int node = 0; node < nodes; node++) {
+            bool inside = node < segment->count;
+            tokens[node] = inside ? segment->tokens[node] : 0;
+            parents[node] = !inside ? 0 : segment->parents ? segment->parents[node] : node - 1;
+            if (inside)
+                cuda->row_of[row++] = i * nodes + node;
+        }
+        cuda->padded[i] = (struct segment){segment->session, nodes, tokens, parents};
+    }
+}
+
 static void cuda_verify(struct backend *backend, const struct segment *segments, int count, struct choice *chosen)
 {
     struct cuda *cuda = (struct cuda *)backend;
-    run_target(cuda, segments, count);
-    choose_rows(cuda, 0, cuda->host.rows);
-    finish(cuda);
-    memcpy(chosen, cuda->choices, (size_t)cuda->host.rows * sizeof *chosen);
-}
-
-/* The kept rows of all paths, on the GPU. */
-struct kept_rows {
-    int count;
-    const struct compact_path *paths;               /* [path count] */
-    const int *nodes, *rows, *positions, *sessions; /* [count]; rows: of the batch */
-};
-
-static struct kept_rows send_paths(struct cuda *cuda, const struct kept_path *paths, int count)
-{
-    struct staging *staging = &cuda->staging;
-    int total = 0, at = 0;
+    int rows = 0;
     for (int i = 0; i < count; i++)
-        total += paths[i].length;
-    staging_clear(staging);
-    struct compact_path *compact = staging_take(staging, (size_t)count, sizeof *compact);
-    int *nodes = staging_take(staging, (size_t)total, sizeof *nodes);
-    int *rows = staging_take(staging, (size_t)total, sizeof *rows);
-    int *positions = staging_take(staging, (size_t)total, sizeof *positions);
-    int *sessions = staging_take(staging, (size_t)total, sizeof *sessions);
-    for (int i = 0; i < count; i++) {
-        int session = paths[i].session, base = cuda->lengths[session];
-        compact[i] = (struct compact_path){session, base, at, paths[i].length};
-        for (int j = 0; j < paths[i].length; j++, at++) {
-            nodes[at] = paths[i].nodes[j];
-            rows[at] = cuda->first_rows[session] + nodes[at];
-            positions[at] = base + j;
-            sessions[at] = session;
-        }
+        rows += segments[i].count;
+    drop_ahead(cuda);
+    pad_trees(cuda, segments, count);
+    batch_make(cuda, CALL_VERIFY, cuda->options.target, cuda->padded, count, false);
+    cuda->drafted = false;
+    if (is_limited(cuda, segments, count) || !cuda->options.drafter) {
+        batch_send(cuda, CALL_VERIFY);
+        layers_run(cuda, false);
+        choose(cuda, segments, count, 0, cuda->host.rows);
+    } else {
+        graph_launch(cuda, CALL_VERIFY, count);
     }
-    staging_send(staging, cuda->stream);
-    return (struct kept_rows){total,
-                              staging_device(staging, compact),
-                              staging_device(staging, nodes),
-                              staging_device(staging, rows),
-                              staging_device(staging, positions),
-                              staging_device(staging, sessions)};
+    finish(cuda);
+    for (int i = 0; i < rows; i++)
+        chosen[i] = cuda->choices[cuda->row_of[i]];
 }
 
 static void cuda_commit(struct backend *backend, const struct kept_path *paths, int count)
 {
     struct cuda *cuda = (struct cuda *)backend;
-    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
-    const struct kept_rows kept = send_paths(cuda, paths, count);
-    size_t size = element_size(cuda->type);
-    kernels_compact(cuda->target.keys, cuda->target.values, target->layer_count, cuda->options.sessions,
-                    target->kv_head_count, cuda->options.capacity, (size_t)target->head_size * size, kept.paths, count,
-                    kept.nodes, cuda->stream);
-    if (drafter) {
-        size_t width = (size_t)drafter->feature_count * (size_t)drafter->hidden_size * size;
-        kernels_gather(cuda->features, kept.rows, kept.count, width, cuda->kept_features, cuda->stream);
-        layers_add_context(cuda, cuda->kept_features, kept.count, kept.positions, kept.sessions);
+    int rows = cuda->path_rows;
+    for (int i = 0; i < count; i++)
+        rows = paths[i].length > rows ? paths[i].length : rows;
+    if (cuda->commit_waits) /* for its staging */
+        finish(cuda);
+    batch_keep(cuda, paths, count, rows);
+    cuda_select(cuda->gpus);
+    CUDA_CHECK(cudaEventRecord(cuda->marks[0], cuda->gpus->stream));
+    if (cuda->options.drafter && rows == cuda->path_rows) {
+        graph_launch(cuda, CALL_COMMIT, count);
+    } else {
+        batch_send(cuda, CALL_COMMIT);
+        keep_paths(cuda);
     }
-    finish(cuda);
+    cuda_select(cuda->gpus);
+    CUDA_CHECK(cudaEventRecord(cuda->marks[1], cuda->gpus->stream));
+    cuda->commit_waits = true;
     for (int i = 0; i < count; i++)
         cuda->lengths[paths[i].session] += paths[i].length;
 }
 
 /* Blocks of an anchor and masks, one for each session. */
-static void load_blocks(struct cuda *cuda, const int *sessions, const int *anchors, int count)
+static void make_blocks(struct cuda *cuda, const int *sessions, const int *anchors, int count)
 {
     int block = cuda->options.drafter->block_size;
     for (int i = 0; i < count; i++) {
@@ -205,22 +427,63 @@ static void load_blocks(struct cuda *cuda, const int *sessions, const int *ancho
             tokens[slot] = slot == 0 ? anchors[i] : cuda->options.drafter->mask_token;
         cuda->block_segments[i] = (struct segment){sessions[i], block, tokens, NULL};
     }
-    batch_load(cuda, cuda->options.drafter, cuda->block_segments, count, true);
+    batch_make(cuda, CALL_DRAFT, cuda->options.drafter, cuda->block_segments, count, true);
+    for (int i = 0; i < count * block; i++)
+        cuda->row_of[i] = i;
 }
 
-/* Queues the likeliest `width` tokens of batch rows [1, rows) into draft_tokens and draft_values, row 1 first. */
-static void read_rows(const struct cuda *cuda, int rows, int width)
+/* The likeliest tokens of a row in all slices of the vocabulary, best first. */
+static void merge_slices(struct cuda *cuda, int row, int width, int *tokens, float *log_probabilities)
 {
-    for (int first = 1; first < rows; first += cuda->head_rows) {
-        int count = least(rows - first, cuda->head_rows);
-        size_t at = (size_t)(first - 1) * (size_t)width, entries = (size_t)count * (size_t)width;
-        run_head(cuda, first, count);
-        kernels_top(cuda->logits, count, cuda->options.target->vocabulary_size, cuda->options.vocabulary, width,
-                    cuda->top_tokens, cuda->top_values, cuda->stream);
-        CUDA_CHECK(cudaMemcpyAsync(cuda->draft_tokens + at, cuda->top_tokens, entries * sizeof(int),
-                                   cudaMemcpyDeviceToHost, cuda->stream));
-        CUDA_CHECK(cudaMemcpyAsync(cuda->draft_values + at, cuda->top_values, entries * sizeof(float),
-                                   cudaMemcpyDeviceToHost, cuda->stream));
+    struct {
+        const int *tokens;
+        const float *values;
+        int left;
+        double log_sum;
+    } slices[RANKS_MAXIMUM];
+    int count = 0;
+    double best = -HUGE_VAL, sum = 0;
+    for (int i = 0; i < cuda->gpu_count; i++)
+        FOR_RANKS(&cuda->gpus[i], rank) {
+            int own = least(cuda->options.draft_width, columns_of(cuda, rank));
+            slices[count].tokens = rank->draft_tokens + (size_t)row * (size_t)own;
+            slices[count].values = rank->draft_values + (size_t)row * (size_t)own;
+            slices[count].left = own;
+            slices[count++].log_sum = own > 0 ? (double)rank->draft_sums[row] : -HUGE_VAL;
+            best = fmax(best, slices[count - 1].log_sum);
+        }
+    for (int i = 0; i < count; i++)
+        sum += exp(slices[i].log_sum - best);
+    best += log(sum);
+    for (int k = 0; k < width; k++) {
+        int from = -1;
+        double value = 0;
+        for (int i = 0; i < count; i++) {
+            double own = slices[i].left > 0 ? (double)*slices[i].values + slices[i].log_sum : 0;
+            if (slices[i].left > 0 && (from < 0 || own > value)) {
+                from = i;
+                value = own;
+            }
+        }
+        tokens[k] = *slices[from].tokens++;
+        log_probabilities[k] = (float)(value - best);
+        slices[from].values++;
+        slices[from].left--;
+    }
+}
+
+static void copy_draft(struct cuda *cuda, int first_row, struct tree_draft *draft)
+{
+    size_t width = (size_t)cuda->options.draft_width;
+    const struct rank *rank = cuda->gpus->ranks;
+    for (int slot = 0; slot < draft->slots; slot++) {
+        size_t from = (size_t)(first_row + slot) * width, to = (size_t)slot * (size_t)draft->width;
+        if (cuda->options.ranks > 1) {
+            merge_slices(cuda, first_row + slot, draft->width, draft->tokens + to, draft->log_probabilities + to);
+            continue;
+        }
+        memcpy(draft->tokens + to, rank->draft_tokens + from, (size_t)draft->width * sizeof(int));
+        memcpy(draft->log_probabilities + to, rank->draft_values + from, (size_t)draft->width * sizeof(float));
     }
 }
 
@@ -228,35 +491,60 @@ static void cuda_draft(struct backend *backend, const int *sessions, const int *
                        struct tree_draft *drafts)
 {
     struct cuda *cuda = (struct cuda *)backend;
-    int block = cuda->options.drafter->block_size, width = cuda->options.draft_width;
-    load_blocks(cuda, sessions, anchors, count);
-    layers_run(cuda, &cuda->drafter);
-    read_rows(cuda, count * block, width);
+    int block = cuda->options.drafter->block_size;
+    make_blocks(cuda, sessions, anchors, count);
+    cuda->drafted = true;
+    graph_launch(cuda, CALL_DRAFT, count);
     finish(cuda);
     for (int i = 0; i < count; i++) {
-        struct tree_draft *draft = &drafts[i];
-        draft->slots = block - 1;
-        for (int slot = 0; slot < draft->slots; slot++) {
-            size_t from = (size_t)(i * block + slot) * (size_t)width, to = (size_t)slot * (size_t)draft->width;
-            memcpy(draft->tokens + to, cuda->draft_tokens + from, (size_t)draft->width * sizeof(int));
-            memcpy(draft->log_probabilities + to, cuda->draft_values + from, (size_t)draft->width * sizeof(float));
-        }
+        drafts[i].slots = block - 1;
+        copy_draft(cuda, i * block, &drafts[i]);
     }
 }
 
-static void inspect_features(const struct cuda *cuda, int first, int count, float *out)
+/* --- looking inside --------------------------------------------------------------------------------------------- */
+
+static void inspect_features(struct cuda *cuda, int row, float *out)
 {
     int width = cuda->options.drafter->feature_count * cuda->options.drafter->hidden_size;
-    size_t elements = (size_t)count * (size_t)width, bytes = elements * element_size(cuda->type);
+    size_t bytes = (size_t)width * element_size(cuda->type);
     void *held = xmalloc(bytes);
-    CUDA_CHECK(
-        cudaMemcpyAsync(held, row_at(cuda, cuda->features, first, width), bytes, cudaMemcpyDeviceToHost, cuda->stream));
-    finish(cuda);
+    CUDA_CHECK(cudaMemcpyAsync(held, row_at(cuda, cuda->gpus->features, row, width), bytes, cudaMemcpyDeviceToHost,
+                               cuda->gpus->stream));
+    cuda_wait(cuda);
     if (cuda->type == ELEMENT_FLOAT32)
         memcpy(out, held, bytes);
-    for (size_t i = 0; cuda->type == ELEMENT_BFLOAT16 && i < elements; i++)
+    for (int i = 0; cuda->type == ELEMENT_BFLOAT16 && i < width; i++)
         out[i] = bfloat16_to_float(((const uint16_t *)held)[i]);
     free(held);
+}
+
+/* How many of rows [first, first + count) that were asked for stand one behind the other in the batch. */
+static int run_length(const struct cuda *cuda, int first, int count)
+{
+    int length = 1;
+    while (length < count && cuda->row_of[first + length] == cuda->row_of[first] + length)
+        length++;
+    return least(length, cuda->head_rows);
+}
+
+/* Where a step runs ahead, what is looked at is the one before it: that is run once more. */
+static void return_to_last(struct cuda *cuda)
+{
+    bool ahead = cuda->ahead.pending;
+    drop_ahead(cuda);
+    cuda_wait(cuda);
+    if (!ahead)
+        return;
+    struct segment *segments = xcalloc((size_t)cuda->ahead.count, sizeof *segments);
+    for (int i = 0; i < cuda->ahead.count; i++) {
+        segments[i] = (struct segment){cuda->host.segments[i].session, 1, &cuda->ahead.given[i], NULL};
+        cuda->lengths[segments[i].session]--;
+    }
+    run_target(cuda, segments, cuda->ahead.count);
+    for (int i = 0; i < cuda->ahead.count; i++)
+        cuda->lengths[segments[i].session]++;
+    free(segments);
 }
 
 static void cuda_inspect(struct backend *backend, enum inspect_what what, int first, int count, float *out)
@@ -265,40 +553,47 @@ static void cuda_inspect(struct backend *backend, enum inspect_what what, int fi
     size_t vocabulary = (size_t)cuda->options.target->vocabulary_size;
     if (first < 0 || first + count > cuda->host.rows)
         die("inspect: rows %d to %d of %d", first, first + count, cuda->host.rows);
-    if (what == INSPECT_FEATURES) {
-        inspect_features(cuda, first, count, out);
+    return_to_last(cuda);
+    for (int i = 0; what == INSPECT_FEATURES && i < count; i++)
+        inspect_features(cuda, cuda->row_of[first + i],
+                         out + (size_t)i * (size_t)(cuda->options.drafter->feature_count *
+                                                    cuda->options.drafter->hidden_size));
+    if (what == INSPECT_FEATURES)
         return;
-    }
-    for (int done = 0; done < count; done += cuda->head_rows) {
-        int rows = least(count - done, cuda->head_rows);
-        run_head(cuda, first + done, rows);
-        CUDA_CHECK(cudaMemcpyAsync(out + (size_t)done * vocabulary, cuda->logits,
-                                   (size_t)rows * vocabulary * sizeof *out, cudaMemcpyDeviceToHost, cuda->stream));
-        finish(cuda);
+    for (int done = 0, rows; done < count; done += rows) {
+        rows = run_length(cuda, first + done, count - done);
+        layers_run_head(cuda, cuda->drafted, cuda->row_of[first + done], rows);
+        for (int i = 0; i < rows; i++)
+            read_logits(cuda, i, out + (size_t)(done + i) * vocabulary);
+        cuda_wait(cuda);
     }
 }
 
 static void run_step(struct cuda *cuda, enum backend_step step, int rows, int committed)
 {
-    const struct layers *layers = step == BACKEND_DRAFT ? &cuda->drafter : &cuda->target;
+    bool drafter = step == BACKEND_DRAFT;
     const struct segment segment = {0, rows, NULL, NULL};
     int length = cuda->lengths[0];
     cuda->lengths[0] = committed;
-    batch_load(cuda, layers->model, &segment, 1, step == BACKEND_DRAFT);
+    batch_make(cuda, drafter ? CALL_DRAFT : CALL_VERIFY, drafter ? cuda->options.drafter : cuda->options.target,
+               &segment, 1, drafter);
     cuda->lengths[0] = length;
-    layers_run_products(cuda, layers);
-    for (int first = step == BACKEND_DRAFT; first < rows; first += cuda->head_rows)
-        run_head(cuda, first, least(rows - first, cuda->head_rows));
+    batch_send(cuda, drafter ? CALL_DRAFT : CALL_VERIFY);
+    layers_run_products(cuda, drafter);
+    for (int first = drafter; first < rows; first += cuda->head_rows)
+        layers_run_head(cuda, drafter, first, least(rows - first, cuda->head_rows));
 }
 
 static void cuda_run_products(struct backend *backend, enum backend_step step, int rows, int committed)
 {
     struct cuda *cuda = (struct cuda *)backend;
+    drop_ahead(cuda);
+    cuda_wait(cuda);
     if (step == BACKEND_COMMIT)
         layers_run_context_products(cuda, rows);
     else
         run_step(cuda, step, rows, committed);
-    finish(cuda);
+    cuda_wait(cuda);
 }
 
 const struct backend_class backend_cuda = {

@@ -1,6 +1,10 @@
-/* The CUDA backend's own state, shared by cuda.c (operations), open.c (memory and loading), batch.c (what a call is
- * about) and layers.c (a stack of layers over a batch). One GPU, one rank, one stream. Every operation ends by waiting
- * for the stream. Pointers are to the GPU's memory unless they say `host`. */
+/* The CUDA backend's own state, shared by cuda.c (operations), open.c (loading), memory.c (what it takes), batch.c (what
+ * a call is about), layers.c (a stack of layers over a batch) and graph.c (calls captured once).
+ *
+ * Tensor parallelism. Each rank holds a slice of the weights and caches; what all ranks know alike (the residual stream,
+ * features, what a call is about) is once on each GPU. Either every rank has a GPU of its own, or all share one: then
+ * the one stream runs them one after another between two reductions. Pointers are to a GPU's memory unless they say
+ * `host`. */
 #ifndef COLLECT_ENGINE_CUDA_CUDA_H
 #define COLLECT_ENGINE_CUDA_CUDA_H
 
@@ -9,33 +13,61 @@
 #include "collect/engine/cuda/kernels.h"
 #include "collect/engine/cuda/product.h"
 
-#define CUDA_PROMPT_CHUNK 512 /* rows of a prompt that run together */
+#define CUDA_PROMPT_CHUNK 2048 /* the most rows of a prompt that run together */
+#define CUDA_AHEAD 2           /* steps whose choices stand in the ring at a time */
 
 struct layer_weights {
     float *input_norm, *post_attention_norm; /* [hidden_size] */
     float *q_norm, *k_norm;                  /* [head_size] */
     void *qkv;                               /* [(heads + 2 kv_heads) * head_size, hidden_size] */
     void *o;                                 /* [hidden_size, heads * head_size] */
-    void *gate_up;                           /* [2 * intermediate_size, hidden_size] */
-    void *down;                              /* [hidden_size, intermediate_size] */
+    void *gate_up;                           /* [2 * inner, hidden_size] */
+    void *down;                              /* [hidden_size, inner] */
 };
 
-/* A stack of decoder layers with its caches: the target's or the drafter's. */
+/* A rank's slice of a stack of decoder layers with its caches: the target's or the drafter's. */
 struct layers {
     const struct model *model;
-    struct layer_weights *weights; /* host [layer_count] */
-    float *norm;                   /* [hidden_size] */
-    void *context;                 /* a drafter's key and value rows of all layers, layer by layer, or NULL */
+    int heads, kv_heads, inner;                         /* this rank's query heads, KV heads, MLP columns */
+    int kv_slice;                                       /* which KV heads; ranks share one where there are fewer */
+    struct layer_weights *weights;                      /* host [layer_count] */
+    void *context;                                      /* a drafter's K and V rows of all layers, or NULL */
+    float *k_norms;                                     /* the same layers': [layer_count, head_size], or NULL */
     struct product *qkv, *o, *gate_up, *down, *project; /* project: with `context` */
-    float *cosines, *sines;                             /* [capacity, head_size / 2] */
     void *keys, *values;                                /* [layer, session, kv_head, capacity, head_size] */
 };
 
-/* Small things of a call, gathered in pinned memory and sent by one copy; each keeps its place in both memories. */
+struct rank {
+    int index;
+    struct layers target, drafter;
+    void *head; /* [vocabulary_size / ranks, hidden_size] */
+    void *fuse; /* columns of the drafter's fc: [hidden_size, feature_count * hidden_size / ranks] */
+    struct product *head_product, *fuse_product;
+
+    /* On the way; rows: most_rows. */
+    float *fused;                /* [rows, widest]: what a product answers */
+    void *queries;               /* [rows, heads * head_size] */
+    void *attended;              /* the same */
+    void *gated;                 /* [rows, inner] */
+    float *partial;              /* attention's parts */
+    float *sums[3];              /* [rows, hidden_size]: what attention, the MLP and fc add; read by other GPUs */
+    float *logits;               /* [head_rows, vocabulary_size / ranks] */
+    void *choose_partial;        /* of head_rows rows */
+    struct leader *leaders;      /* [rows]: the slice's best token; read by other GPUs */
+    void *top_partial;           /* of head_rows rows */
+    int *draft_tokens;           /* host, pinned [sessions * block_size, draft_width] */
+    float *draft_values;         /* the same */
+    float *draft_sums;           /* host, pinned [sessions * block_size]: log Σ exp of the slice */
+};
+
+/* Small things of a call, gathered in pinned memory and sent by one copy to every GPU. Each kind of call has its own,
+ * since a call may be made ready while another's copy still waits. */
 struct staging {
-    char *host, *device;
+    char *host;
     size_t used, size;
 };
+
+enum call { CALL_PROMPT, CALL_STEP, CALL_DRAFT, CALL_VERIFY, CALL_COMMIT, CALL_COUNT };
 
 /* The rows of a call. */
 struct batch {
@@ -47,96 +79,157 @@ struct batch {
     struct choose_row *how;                     /* [rows] */
 };
 
+/* The kept rows of all paths, each path padded to the most that a round keeps; rows behind it have slot -1. */
+struct kept {
+    int count, path_count;                      /* rows, of all paths */
+    struct compact_path *paths;                 /* [path count] */
+    int *nodes, *rows;                          /* [count]: within the segment; of the batch */
+    int *positions, *sessions, *slots;          /* [count] */
+};
+
+struct gpu {
+    int ordinal;
+    cudaStream_t stream;
+    struct product_library *library;
+    struct rank *ranks; /* host [rank_count] */
+    int rank_count;
+    void *embedding;             /* [vocabulary_size, hidden_size] */
+    float *norm, *drafter_norm;  /* [hidden_size] */
+    float *hidden_norm;          /* the drafter's: [hidden_size] */
+    float *cosines[2], *sines[2]; /* of target and drafter: [capacity, head_size / 2] */
+    char *staging[CALL_COUNT];
+    struct batch batch; /* the call's, on this GPU */
+    struct kept kept;
+    struct meeting meeting; /* with the other GPUs */
+    float *x;               /* [rows, hidden_size]: the residual stream */
+    void *input;            /* [rows, hidden_size]: what a product reads */
+    void *normed;           /* [rows, hidden_size]: what the head reads */
+    void *features;         /* [rows, feature_count * hidden_size] */
+    void *kept_features;    /* the same for paths */
+    unsigned *steps;        /* of `auto`, that this GPU has made */
+    cudaGraphExec_t *graphs[CALL_COUNT]; /* host [sessions]: of 1, 2, ... sessions */
+};
+
 struct cuda {
     struct backend base;
     struct backend_options options;
     enum element type;
-    cudaStream_t stream;
-    struct product_library *library;
-    struct product *head_product, *fuse_product;
-
-    struct layers target, drafter;
-    void *embedding, *head; /* [vocabulary_size, hidden_size]; the same where they are tied */
-    void *fuse;             /* the drafter's fc: [hidden_size, feature_count * hidden_size] */
-    float *hidden_norm;     /* the drafter's: [hidden_size] */
-    size_t weight_bytes, cache_bytes, scratch_bytes;
+    bool shared;  /* all ranks on one GPU, and more than one */
+    bool singles; /* single rows have kernels of their own: bfloat16, and widths that they take */
+    json_t *algorithms; /* of products, chosen so far */
+    struct gpu *gpus;
+    int gpu_count;
+    int most_rows, head_rows;    /* of a batch; whose logits exist at a time */
+    int path_rows;               /* the most rows that a round of the engine's keeps of a session */
+    size_t weight_bytes, cache_bytes, scratch_bytes; /* of all GPUs together */
 
     /* Sessions, host [session]: committed positions; where the session's rows of the last batch begin. */
     int *lengths, *first_rows;
     struct sampling *sampling;
 
     /* The call that runs. */
-    int most_rows;
-    struct staging staging;
-    struct batch host, batch;       /* the same on both sides */
+    struct staging staging[CALL_COUNT];
+    struct batch host; /* the last batch */
+    struct kept host_kept;
     int *block_tokens;              /* host [sessions * block_size] */
     struct segment *block_segments; /* host [sessions] */
+    struct segment *padded;              /* host [sessions] */
+    int *padded_tokens, *padded_parents; /* host [sessions * nodes] */
+    int *row_of;                         /* host [rows]: where the rows that were asked for stand in the batch */
+    bool drafted;                        /* the last batch was a draft's */
+    struct choice *choices;         /* host, pinned [rows] */
+    float *row_logits;              /* host, pinned [vocabulary_size] */
+    struct sample_scratch scratch;  /* host */
+    bool commit_waits;              /* a commit was queued and not waited for; between these: */
+    cudaEvent_t marks[2];
 
-    /* What comes out, and what is needed on the way; rows: most_rows, head_rows and these rounded up to a product's. */
-    int head_rows;                 /* rows whose logits exist at a time */
-    float *x;                      /* [rows, hidden_size]: the residual stream */
-    void *normed;                  /* [rows, hidden_size]: what the head reads */
-    void *input;                   /* [rows, hidden_size or intermediate_size]: what a product reads */
-    float *fused;                  /* [rows, widest]: what a product answers */
-    void *queries;                 /* [rows, heads * head_size] */
-    void *attended;                /* the same */
-    float *partial;                /* attention's parts */
-    float *logits;                 /* [head_rows, vocabulary_size] */
-    void *features;                /* [rows, feature_count * hidden_size] */
-    void *kept_features;           /* the same for paths */
-    void *context;                 /* [rows, hidden_size]: the fused features */
-    void *choose_partial;          /* of head_rows rows */
-    struct choice *chosen;         /* [head_rows] */
-    int *top_tokens;               /* [head_rows, draft_width] */
-    float *top_values;             /* the same */
-    struct choice *choices;        /* host, pinned [rows] */
-    int *draft_tokens;             /* host, pinned [sessions * block_size, draft_width] */
-    float *draft_values;           /* the same */
-    float *row_logits;             /* host, pinned [vocabulary_size] */
-    struct sample_scratch scratch; /* host */
+    /* `auto` runs ahead: the GPU feeds its choice back and the host reads it from a ring one step behind. */
+    struct {
+        bool pending;            /* the step behind the last that was answered runs */
+        int count;               /* its sessions */
+        unsigned answered;       /* steps read from the ring */
+        unsigned launched;       /* steps queued */
+        int *given, *last;       /* host [sessions]: the tokens that the last answered step was given, and chose */
+        struct choice *ring;     /* host, pinned [CUDA_AHEAD, sessions] */
+        cudaEvent_t done[CUDA_AHEAD];
+    } ahead;
 };
+
+/* Loops over the GPUs, each made current, and over a GPU's ranks. */
+#define FOR_GPUS(cuda, gpu)                                                                                            \
+    for (struct gpu *gpu = (cuda)->gpus; gpu < (cuda)->gpus + (cuda)->gpu_count && cuda_select(gpu); gpu++)
+#define FOR_RANKS(gpu, rank) for (struct rank *rank = (gpu)->ranks; rank < (gpu)->ranks + (gpu)->rank_count; rank++)
+
+static inline bool cuda_select(const struct gpu *gpu)
+{
+    CUDA_CHECK(cudaSetDevice(gpu->ordinal));
+    return true;
+}
 
 struct backend *cuda_open(const struct backend_options *options, struct error *error);
 void cuda_close(struct backend *backend);
 json_t *cuda_describe(const struct backend *backend);
 json_t *cuda_describe_device(enum engine_dtype dtype);
 
-/* rates.c */
+/* --- rates.c ---------------------------------------------------------------------------------------------------- */
+
 void cuda_measure_rates(int ranks, enum engine_dtype dtype, struct backend_rates *rates);
 int cuda_list_gpus(int ranks, char (*ids)[BACKEND_GPU_ID_SIZE]);
 
-/* --- batch.c
- * ---------------------------------------------------------------------------------------------------------------------
- */
+/* --- cuda.c ----------------------------------------------------------------------------------------------------- */
 
-void staging_clear(struct staging *staging);
-void *staging_take(struct staging *staging, size_t count, size_t size);
+/* Waits for all GPUs; ends in die() where one does not answer in time. */
+void cuda_wait(const struct cuda *cuda);
 
-/* Where the GPU finds what was taken. */
-void *staging_device(const struct staging *staging, const void *host);
-void staging_send(const struct staging *staging, cudaStream_t stream);
+/* Queues a call, from the batch's copy on: what is captured. */
+void cuda_queue_call(struct cuda *cuda, enum call call);
+
+/* --- memory.c --------------------------------------------------------------------------------------------------- */
+
+/* Sets the numbers of rows, and plans and takes all memory but the weights'; -1 where it does not fit. */
+int memory_take(struct cuda *cuda, struct error *error);
+void memory_give_back(struct cuda *cuda);
+
+/* --- batch.c ---------------------------------------------------------------------------------------------------- */
 
 /* The most bytes that a batch of `rows` rows in `segments` segments of at most `longest` takes. */
 size_t batch_bytes(int rows, int segments, int longest, int group);
 
-/* Makes the segments this call's batch, for a model's heads, and sends it. whole: every row of a segment sees all of
- * the segment's; otherwise trees or causal runs by their parents. tokens NULL: zeros. */
-void batch_load(struct cuda *cuda, const struct model *model, const struct segment *segments, int count, bool whole);
+/* Makes the segments the batch of this call, for a model's heads. whole: every row of a segment sees all of the
+ * segment's; otherwise trees or causal runs by their parents. tokens NULL: zeros. */
+void batch_make(struct cuda *cuda, enum call call, const struct model *model, const struct segment *segments, int count,
+                bool whole);
 
-/* --- layers.c
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* Makes the paths the kept rows of the commit, `rows` each. */
+void batch_keep(struct cuda *cuda, const struct kept_path *paths, int count, int rows);
+size_t batch_keep_bytes(int paths, int rows);
+
+/* Queues the copy of what was made to every GPU. */
+void batch_send(struct cuda *cuda, enum call call);
+
+/* --- layers.c --------------------------------------------------------------------------------------------------- */
 
 /* Embeds the batch's tokens, runs all layers, and norms into `normed`; keeps the features where there is a drafter and
  * the layers are the target's. */
-void layers_run(struct cuda *cuda, const struct layers *layers);
+void layers_run(struct cuda *cuda, bool drafter);
 
-/* Writes the drafter's keys and values of every layer for features[rows, feature_count * hidden_size]; positions (where
- * they stand in the cache, too) and sessions: [rows]. */
-void layers_add_context(struct cuda *cuda, const void *features, int rows, const int *positions, const int *sessions);
+/* Logits of the batch's rows [first, first + count), at most head_rows, behind the target's or the drafter's layers; each
+ * rank's slice. */
+void layers_run_head(struct cuda *cuda, bool drafter, int first, int count);
 
-/* The products of layers_run() and layers_add_context() alone. */
-void layers_run_products(struct cuda *cuda, const struct layers *layers);
+/* Writes the drafter's keys and values of every layer for features[rows, feature_count * hidden_size] of each GPU:
+ * kept_features at the kept rows, or all features of the batch. */
+void layers_add_context(struct cuda *cuda, bool kept);
+
+/* The products of the above alone. */
+void layers_run_products(struct cuda *cuda, bool drafter);
 void layers_run_context_products(struct cuda *cuda, int rows);
+
+/* --- graph.c ---------------------------------------------------------------------------------------------------- */
+
+/* Captures every call of 1 to `sessions` sessions, once all weights are there. */
+void graph_capture_all(struct cuda *cuda);
+void graph_launch(struct cuda *cuda, enum call call, int sessions);
+void graph_destroy_all(struct cuda *cuda);
 
 #endif

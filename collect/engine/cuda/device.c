@@ -1,9 +1,13 @@
 #include "collect/engine/cuda/device.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define CAPABILITY_MINIMUM 80  /* 8.0: bfloat16 products */
 #define CAPABILITY_OVERLAPS 90 /* 9.0: programmatic dependent launch */
+
+#define DEVICES_MAXIMUM 64
 
 static int capability; /* of the GPU: 10 * major + minor */
 
@@ -75,9 +79,53 @@ enum device_state device_find(struct error *reason)
     return DEVICE_ABSENT;
 }
 
+/* Reads the numbers behind the colon; how many there are, at most `ranks`. */
+static int read_list(const char *list, int ranks, int *devices)
+{
+    const char *at = list ? strchr(list, ':') : NULL;
+    int count = 0;
+    for (; at && *at && count < ranks; at = strchr(at, ','))
+        devices[count++] = atoi(++at);
+    return count;
+}
+
+int device_assign(const char *list, int ranks, int *devices, struct error *error)
+{
+    int here = 0, listed = read_list(list, ranks, devices), shared = 0;
+    CUDA_CHECK(cudaGetDeviceCount(&here));
+    for (int i = 0; listed == 0 && i < ranks; i++)
+        devices[i] = i;
+    if (listed > 0 && listed < ranks)
+        return fail(error, "device \"%s\": names %d GPUs, where tensor_parallel is %d", list, listed, ranks);
+    for (int i = 0; i < ranks; i++) {
+        if (devices[i] < 0 || devices[i] >= here)
+            return fail(error,
+                        "tensor_parallel %d needs GPU %d; %d are here (CUDA_VISIBLE_DEVICES chooses). Ranks may share "
+                        "one, which says nothing about scaling: device \"cuda:0,0,...\"",
+                        ranks, devices[i], here);
+        for (int j = 0; j < i; j++)
+            shared += devices[j] == devices[i];
+    }
+    if (shared > 0 && shared < ranks * (ranks - 1) / 2)
+        return fail(error, "device \"%s\": either each rank has a GPU of its own, or all share one", list);
+    return shared > 0 ? 1 : ranks;
+}
+
 bool device_overlaps(void)
 {
     return capability >= CAPABILITY_OVERLAPS;
+}
+
+int device_multiprocessors(void)
+{
+    static _Thread_local int known[DEVICES_MAXIMUM];
+    int device = 0;
+    CUDA_CHECK(cudaGetDevice(&device));
+    if (device >= DEVICES_MAXIMUM)
+        die("GPU %d, where %d are known", device, DEVICES_MAXIMUM);
+    if (!known[device])
+        CUDA_CHECK(cudaDeviceGetAttribute(&known[device], cudaDevAttrMultiProcessorCount, device));
+    return known[device];
 }
 
 void *device_allocate(size_t bytes)

@@ -15,6 +15,10 @@ enum device_state { DEVICE_ABSENT, DEVICE_UNUSABLE, DEVICE_USABLE };
 /* Initialises the GPU when first called. Where it cannot be used, `reason` names the cause and the remedy. */
 enum device_state device_find(struct error *reason);
 
+/* Which GPU each of `ranks` ranks gets, into devices[ranks], by a list like "cuda:0,0,1" or, without numbers, 0, 1, ....
+ * Answers how many different GPUs these are, `ranks` or 1; -1 where they are not there, or some but not all are shared. */
+int device_assign(const char *list, int ranks, int *devices, struct error *error);
+
 /* Ends in die() with file, line and CUDA's text unless `status` is success. */
 #define CUDA_CHECK(call) device_check((call), __FILE__, __LINE__)
 void device_check(cudaError_t status, const char *file, int line);
@@ -24,6 +28,9 @@ void device_bus_id(int device, char *id, int size);
 
 /* Whether a kernel may start while the one before it ends. */
 bool device_overlaps(void);
+
+/* Of the GPU that is current. */
+int device_multiprocessors(void);
 
 /* Zeroed memory of the GPU, 256-byte aligned; given back by cudaFree(). */
 void *device_allocate(size_t bytes);

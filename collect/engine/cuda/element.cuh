@@ -18,7 +18,19 @@ extern "C" {
 #define WARP 32
 #define ALL_LANES 0xffffffffu
 
-/* Calls the template for the type at hand, and sees whether its launch was taken. */
+/* Calls the template for the type at hand. */
+#define OF_TYPE(type, call)                                                                                            \
+    do {                                                                                                               \
+        if ((type) == ELEMENT_BFLOAT16) {                                                                              \
+            typedef __nv_bfloat16 T;                                                                                   \
+            call;                                                                                                      \
+        } else {                                                                                                       \
+            typedef float T;                                                                                           \
+            call;                                                                                                      \
+        }                                                                                                              \
+    } while (0)
+
+/* The same, and sees whether its launch was taken. */
 #define LAUNCH(type, call)                                                                                             \
     do {                                                                                                               \
         if ((type) == ELEMENT_BFLOAT16) {                                                                              \

@@ -1,4 +1,4 @@
-#include "collect/engine/cuda/element.cuh"
+#include "collect/engine/cuda/meeting.cuh"
 
 #define THREADS 256
 
@@ -9,6 +9,8 @@ static unsigned blocks_for(size_t elements)
 
 template <typename T> static __global__ void embed(const T *table, const int *tokens, int width, float *x)
 {
+    wait_for_previous();
+    let_next_start();
     const T *row = table + (size_t)tokens[blockIdx.x] * (size_t)width;
     for (int i = (int)threadIdx.x; i < width; i += THREADS)
         x[(size_t)blockIdx.x * (size_t)width + (size_t)i] = load(row[i]);
@@ -17,32 +19,79 @@ template <typename T> static __global__ void embed(const T *table, const int *to
 void kernels_embed(enum element type, const void *table, const int *tokens, int rows, int width, float *x,
                    cudaStream_t stream)
 {
-    LAUNCH(type, (embed<T><<<(unsigned)rows, THREADS, 0, stream>>>((const T *)table, tokens, width, x)));
+    OF_TYPE(type, launch(embed<T>, dim3((unsigned)rows), THREADS, 0, stream, (const T *)table, tokens, width, x));
 }
 
-template <typename T>
-static __global__ void rms_norm(const float *x, const float *weight, int width, float epsilon, T *out)
+/* --- the residual stream ---------------------------------------------------------------------------------------- */
+
+/* VALUES: of the row, for each thread. */
+template <typename T, int VALUES> static __global__ void add_norm(const struct add_norm_call call)
 {
     __shared__ float parts[WARP];
-    const float *row = x + (size_t)blockIdx.x * (size_t)width;
-    T *to = out + (size_t)blockIdx.x * (size_t)width;
-    float sum = 0;
-    for (int i = (int)threadIdx.x; i < width; i += THREADS)
-        sum += row[i] * row[i];
-    float scale = 1.0f / sqrtf(block_sum(sum, parts) / (float)width + epsilon);
-    for (int i = (int)threadIdx.x; i < width; i += THREADS)
-        store(&to[i], row[i] * scale * weight[i]);
+    size_t row = blockIdx.x, width = (size_t)call.width;
+    float *x = call.x ? call.x + row * width : NULL, held[VALUES], squares = 0;
+    wait_for_previous();
+    let_next_start();
+    if (call.sum_count)
+        meet(call.meeting);
+#pragma unroll
+    for (int v = 0; v < VALUES; v++) {
+        size_t i = threadIdx.x + (size_t)v * blockDim.x;
+        held[v] = x && i < width ? x[i] : 0;
+    }
+    for (int s = 0; s < call.sum_count; s++) {
+        const volatile float *sums = call.sums[s] + row * width;
+#pragma unroll
+        for (int v = 0; v < VALUES; v++) {
+            size_t i = threadIdx.x + (size_t)v * blockDim.x;
+            held[v] += i < width ? sums[i] : 0;
+        }
+    }
+#pragma unroll
+    for (int v = 0; v < VALUES; v++) {
+        size_t i = threadIdx.x + (size_t)v * blockDim.x;
+        squares = fmaf(held[v], held[v], squares);
+        if (i >= width)
+            continue;
+        if (x && call.sum_count)
+            x[i] = held[v];
+        if (call.features)
+            store((T *)call.features + (row * (size_t)call.feature_count + (size_t)call.feature_index) * width + i,
+                  held[v]);
+    }
+    if (call.weight) {
+        float scale = 1.0f / sqrtf(block_sum(squares, parts) / (float)width + call.epsilon);
+#pragma unroll
+        for (int v = 0; v < VALUES; v++) {
+            size_t i = threadIdx.x + (size_t)v * blockDim.x;
+            if (i < width)
+                store((T *)call.out + row * width + i, held[v] * scale * call.weight[i]);
+        }
+    }
+    if (call.sum_count)
+        part(call.meeting);
 }
 
-void kernels_rms_norm(enum element type, const float *x, const float *weight, int rows, int width, float epsilon,
-                      void *out, cudaStream_t stream)
+void kernels_add_norm(const struct add_norm_call *call, cudaStream_t stream)
 {
-    LAUNCH(type, (rms_norm<T><<<(unsigned)rows, THREADS, 0, stream>>>(x, weight, width, epsilon, (T *)out)));
+    dim3 grid((unsigned)call->rows);
+    if (call->width <= 4 * THREADS)
+        OF_TYPE(call->type, launch(add_norm<T, 4>, grid, THREADS, 0, stream, *call));
+    else if (call->width <= 4096)
+        OF_TYPE(call->type, launch(add_norm<T, 4>, grid, 1024, 0, stream, *call));
+    else if (call->width <= 16384)
+        OF_TYPE(call->type, launch(add_norm<T, 16>, grid, 1024, 0, stream, *call));
+    else
+        die("rows of %d columns, where 16384 are readied", call->width);
 }
+
+/* --- the MLP ---------------------------------------------------------------------------------------------------- */
 
 template <typename T> static __global__ void gate(const float *fused, size_t elements, int inner, T *out)
 {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    wait_for_previous();
+    let_next_start();
     if (at >= elements)
         return;
     const float *row = fused + at / (size_t)inner * 2 * (size_t)inner;
@@ -51,32 +100,35 @@ template <typename T> static __global__ void gate(const float *fused, size_t ele
     store(&out[at], g / (1.0f + expf(-g)) * row[(size_t)inner + column]);
 }
 
+/* Four columns a thread, where rows allow it. */
+template <typename T> static __global__ void gate_quads(const float4 *fused, unsigned quads, unsigned inner, T *out)
+{
+    unsigned at = blockIdx.x * THREADS + threadIdx.x, row = at / inner, column = at % inner;
+    wait_for_previous();
+    let_next_start();
+    if (at >= quads)
+        return;
+    float4 g = fused[(size_t)row * 2 * inner + column], u = fused[((size_t)row * 2 + 1) * inner + column];
+    const float gates[] = {g.x, g.y, g.z, g.w}, ups[] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        store(&out[(size_t)at * 4 + (size_t)i], gates[i] / (1.0f + expf(-gates[i])) * ups[i]);
+}
+
 void kernels_gate(enum element type, const float *fused, int rows, int inner, void *out, cudaStream_t stream)
 {
     size_t elements = (size_t)rows * (size_t)inner;
-    LAUNCH(type, (gate<T><<<blocks_for(elements), THREADS, 0, stream>>>(fused, elements, inner, (T *)out)));
-}
-
-template <typename T>
-static __global__ void store_block(const float *x, size_t elements, int width, int index, int blocks, T *out)
-{
-    size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
-    if (at >= elements)
-        return;
-    size_t row = at / (size_t)width, column = at % (size_t)width;
-    store(&out[(row * (size_t)blocks + (size_t)index) * (size_t)width + column], x[at]);
-}
-
-void kernels_store_block(enum element type, const float *x, int rows, int width, int index, int blocks, void *out,
-                         cudaStream_t stream)
-{
-    size_t elements = (size_t)rows * (size_t)width;
-    LAUNCH(type,
-           (store_block<T><<<blocks_for(elements), THREADS, 0, stream>>>(x, elements, width, index, blocks, (T *)out)));
+    if (inner % 4)
+        OF_TYPE(type, launch(gate<T>, dim3(blocks_for(elements)), THREADS, 0, stream, fused, elements, inner, (T *)out));
+    else
+        OF_TYPE(type, launch(gate_quads<T>, dim3(blocks_for(elements / 4)), THREADS, 0, stream, (const float4 *)fused,
+                             (unsigned)(elements / 4), (unsigned)inner / 4, (T *)out));
 }
 
 static __global__ void gather(const uint32_t *in, const int *sources, size_t words, uint32_t *out)
 {
+    wait_for_previous();
+    let_next_start();
     const uint32_t *from = in + (size_t)sources[blockIdx.x] * words;
     for (size_t i = threadIdx.x; i < words; i += THREADS)
         out[(size_t)blockIdx.x * words + i] = from[i];
@@ -84,8 +136,8 @@ static __global__ void gather(const uint32_t *in, const int *sources, size_t wor
 
 void kernels_gather(const void *in, const int *sources, int count, size_t row_bytes, void *out, cudaStream_t stream)
 {
-    gather<<<(unsigned)count, THREADS, 0, stream>>>((const uint32_t *)in, sources, row_bytes / 4, (uint32_t *)out);
-    CUDA_CHECK(cudaGetLastError());
+    launch(gather, dim3((unsigned)count), THREADS, 0, stream, (const uint32_t *)in, sources, row_bytes / 4,
+           (uint32_t *)out);
 }
 
 /* --- heads ------------------------------------------------------------------------------------------------------ */
@@ -113,11 +165,14 @@ static __device__ void rotate_head(const struct heads_call &call, const float *x
 
 template <typename T> static __global__ void store_heads(const struct heads_call call)
 {
-    int row = (int)blockIdx.x, unit = (int)blockIdx.y * HEAD_WARPS + (int)threadIdx.x / WARP;
-    int size = call.head_size, position = call.positions[row];
-    if (unit >= call.heads + 2 * call.kv_heads)
+    int row = (int)blockIdx.x, unit = (int)blockIdx.y * HEAD_WARPS + (int)threadIdx.x / WARP, layer = (int)blockIdx.z;
+    int size = call.head_size, units = call.heads + 2 * call.kv_heads;
+    wait_for_previous();
+    let_next_start();
+    int position = call.positions[row], slot = call.slots[row];
+    if (unit >= units || slot < 0)
         return;
-    const float *x = call.fused + (size_t)row * call.stride + (size_t)unit * (size_t)size;
+    const float *x = call.fused + (size_t)row * call.stride + (size_t)(layer * units + unit) * (size_t)size;
     if (unit < call.heads) {
         T *query = (T *)call.queries + ((size_t)row * (size_t)call.heads + (size_t)unit) * (size_t)size;
         rotate_head(call, x, call.q_norm, position, 1.0f / sqrtf((float)size), query);
@@ -125,9 +180,9 @@ template <typename T> static __global__ void store_heads(const struct heads_call
     }
     int is_value = unit >= call.heads + call.kv_heads, kv_head = (unit - call.heads) % call.kv_heads;
     size_t head = (size_t)call.sessions[row] * (size_t)call.kv_heads + (size_t)kv_head;
-    size_t at = (head * (size_t)call.capacity + (size_t)call.slots[row]) * (size_t)size;
+    size_t at = (size_t)layer * call.cache_stride + (head * (size_t)call.capacity + (size_t)slot) * (size_t)size;
     if (!is_value) {
-        rotate_head(call, x, call.k_norm, position, 1.0f, (T *)call.keys + at);
+        rotate_head(call, x, call.k_norm + layer * size, position, 1.0f, (T *)call.keys + at);
         return;
     }
     for (int i = (int)threadIdx.x % WARP; i < size; i += WARP)
@@ -137,8 +192,8 @@ template <typename T> static __global__ void store_heads(const struct heads_call
 void kernels_store_heads(const struct heads_call *call, cudaStream_t stream)
 {
     int units = call->heads + 2 * call->kv_heads;
-    dim3 grid((unsigned)call->rows, (unsigned)((units + HEAD_WARPS - 1) / HEAD_WARPS));
-    LAUNCH(call->type, (store_heads<T><<<grid, HEAD_WARPS * WARP, 0, stream>>>(*call)));
+    dim3 grid((unsigned)call->rows, (unsigned)((units + HEAD_WARPS - 1) / HEAD_WARPS), (unsigned)call->layers);
+    OF_TYPE(call->type, launch(store_heads<T>, grid, HEAD_WARPS * WARP, 0, stream, *call));
 }
 
 /* --- compaction ------------------------------------------------------------------------------------------------- */
@@ -147,6 +202,8 @@ void kernels_store_heads(const struct heads_call *call, cudaStream_t stream)
 static __global__ void compact(uint32_t *keys, uint32_t *values, int sessions, int kv_heads, int capacity, size_t words,
                                const struct compact_path *paths, const int *nodes)
 {
+    wait_for_previous();
+    let_next_start();
     const struct compact_path path = paths[blockIdx.x];
     size_t layer = blockIdx.y / (unsigned)kv_heads, kv_head = blockIdx.y % (unsigned)kv_heads;
     size_t head = (layer * (size_t)sessions + (size_t)path.session) * (size_t)kv_heads + kv_head;
@@ -160,7 +217,6 @@ void kernels_compact(void *keys, void *values, int layers, int sessions, int kv_
                      const struct compact_path *paths, int path_count, const int *nodes, cudaStream_t stream)
 {
     dim3 grid((unsigned)path_count, (unsigned)(layers * kv_heads), 2);
-    compact<<<grid, 2 * WARP, 0, stream>>>((uint32_t *)keys, (uint32_t *)values, sessions, kv_heads, capacity,
-                                           row_bytes / 4, paths, nodes);
-    CUDA_CHECK(cudaGetLastError());
+    launch(compact, grid, 2 * WARP, 0, stream, (uint32_t *)keys, (uint32_t *)values, sessions, kv_heads, capacity,
+           row_bytes / 4, paths, nodes);
 }

@@ -5,6 +5,7 @@
 #define COLLECT_ENGINE_CUDA_KERNELS_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,36 +26,72 @@ static inline size_t element_size(enum element type)
 void kernels_embed(enum element type, const void *table, const int *tokens, int rows, int width, float *x,
                    cudaStream_t stream);
 
-/* out[rows, width] = x / sqrt(mean(x²) + epsilon) · weight, in the type. */
-void kernels_rms_norm(enum element type, const float *x, const float *weight, int rows, int width, float epsilon,
-                      void *out, cudaStream_t stream);
+/* GPUs that read each other's memory meet by flags: each counts its meetings, tells the others, and waits for them. */
+#define RANKS_MAXIMUM 8
+struct meeting {
+    int gpus, index;                /* 1: nobody to meet */
+    unsigned *flags;                /* [gpus]: how many meetings each of the others has reached */
+    unsigned *others[RANKS_MAXIMUM]; /* each GPU's flags */
+    unsigned *count, *arrived;      /* meetings of this GPU; blocks of the kernel at hand that are through */
+};
+
+/* What becomes of the residual stream between two products, a row a block: the GPUs meet; x += the ranks' sums, in
+ * their order; a copy of x in the type becomes column block feature_index of features[rows, feature_count, width];
+ * x / sqrt(mean(x²) + epsilon) · weight in the type goes to out. */
+struct add_norm_call {
+    enum element type;
+    int rows, width;
+    struct meeting meeting;
+    const float *sums[RANKS_MAXIMUM]; /* [rows, width] each */
+    int sum_count;                    /* 0: nothing is added and nobody met */
+    float *x;                         /* [rows, width]; NULL: nothing, and it is not kept */
+    void *features;                   /* NULL: none are kept */
+    int feature_index, feature_count;
+    const float *weight; /* [width]; NULL: no norm */
+    float epsilon;
+    void *out; /* [rows, width] */
+};
+void kernels_add_norm(const struct add_norm_call *call, cudaStream_t stream);
 
 /* out[rows, inner] = silu(gate) · up, of fused[rows, gate | up], in the type. */
 void kernels_gate(enum element type, const float *fused, int rows, int inner, void *out, cudaStream_t stream);
 
-/* Column block `index` of out[rows, blocks, width] = x[rows, width] in the type. */
-void kernels_store_block(enum element type, const float *x, int rows, int width, int index, int blocks, void *out,
-                         cudaStream_t stream);
-
 /* out[count, row_bytes] = the rows `sources` of in. row_bytes: a multiple of 4. */
 void kernels_gather(const void *in, const int *sources, int count, size_t row_bytes, void *out, cudaStream_t stream);
 
-/* One layer's heads of fused[rows, stride], whose columns are query, key and value heads: queries are normed, rotated
- * and scaled by 1 / sqrt(head_size), keys normed, rotated and stored with the values in the layer's caches
- * [session, kv_head, capacity, head_size]. heads 0: keys and values alone. */
+/* The heads of fused[rows, stride], whose columns are query, key and value heads: queries are normed, rotated and
+ * scaled by 1 / sqrt(head_size), keys normed, rotated and stored with the values in the cache [session, kv_head,
+ * capacity, head_size] at the row's slot; rows whose slot is below 0 are left out. heads 0: keys and values alone. Of
+ * several layers, each has its own columns of fused, behind one another, its k_norm and its cache. */
 struct heads_call {
     enum element type;
-    int rows, heads, kv_heads, head_size, capacity;
-    size_t stride;
+    int rows, layers, heads, kv_heads, head_size, capacity;
+    size_t stride, cache_stride; /* of a row of fused; of a layer's cache, in elements */
     const float *fused;
-    const float *q_norm, *k_norm;            /* [head_size] */
+    const float *q_norm, *k_norm;            /* [head_size]; [layers, head_size] */
     const float *cosines, *sines;            /* [capacity, head_size / 2] */
-    const int *positions, *sessions, *slots; /* [rows]; slot: where in the session's cache */
+    const int *positions, *sessions, *slots; /* [rows] */
     float epsilon;
     void *queries; /* [rows, heads, head_size] */
     void *keys, *values;
 };
 void kernels_store_heads(const struct heads_call *call, cudaStream_t stream);
+
+/* One row times weights in bfloat16: y[outputs] = W[outputs, inputs] · a, accumulated in float32, where `a` is `input`,
+ * or x / sqrt(mean(x²) + epsilon) · norm rounded to bfloat16. `gated`: [inner] = silu(gate) · up of W[gate | up, inputs]
+ * in bfloat16 instead of y, inner = outputs / 2. inputs: a multiple of 8 up to MATVEC_INPUTS_MAXIMUM. */
+#define MATVEC_INPUTS_MAXIMUM 28672
+struct matvec_call {
+    int inputs, outputs;
+    const void *weights;
+    const float *x, *norm; /* [inputs]; NULL: `input` */
+    float epsilon;
+    const void *input; /* [inputs] */
+    float *y;          /* [outputs] */
+    bool add;          /* y += instead */
+    void *gated;       /* NULL: y */
+};
+void kernels_matvec(const struct matvec_call *call, cudaStream_t stream);
 
 /* Rows [first, first + count) of a batch, stored from cache position `base` on. */
 struct attention_segment {
@@ -108,17 +145,46 @@ struct choose_row {
     uint64_t stream;
 };
 
-/* The choice of sample.h for each row of logits[rows, stride], among the first `count` tokens. partial:
- * [kernels_choose_partials(rows)] bytes. */
-void kernels_choose(const float *logits, int rows, int stride, int count, const struct choose_row *how, void *partial,
-                    struct choice *chosen, cudaStream_t stream);
+/* The best of a set of tokens by logit, or by the noisy score: logit / temperature + noise; and the runner-up's score. */
+struct leader {
+    float best, second;
+    int token;
+};
+
+/* By sample.h's rule the leader of each row of logits[rows, stride], whose columns are the tokens from first_token on,
+ * among the first `count`. partial: [kernels_choose_partials(rows)] bytes. */
+void kernels_choose(const float *logits, int rows, int stride, int count, int first_token, const struct choose_row *how,
+                    void *partial, struct leader *leaders, cudaStream_t stream);
 size_t kernels_choose_partials(int rows);
+
+/* The choice of each row among the leaders of all slices of the vocabulary, once the GPUs have met. Where rows decode
+ * on, each becomes the next step's: token, position, slot, segment and what is drawn; and what was chosen is left in
+ * ring[*steps % ring_steps][ring_rows] as well. */
+struct decide_call {
+    struct meeting meeting;
+    int rows, slices;
+    const struct leader *leaders[RANKS_MAXIMUM]; /* [rows] */
+    const struct choose_row *how;                /* [rows] */
+    struct choice *chosen;                       /* [rows], or NULL */
+    bool decode_on;
+    int *tokens, *positions, *slots;    /* [rows] */
+    struct attention_segment *segments; /* [rows] */
+    struct choose_row *next;            /* [rows]: `how` again */
+    unsigned *steps;
+    struct choice *ring; /* NULL: none is kept */
+    int ring_steps, ring_rows;
+};
+void kernels_decide(const struct decide_call *call, cudaStream_t stream);
+
+/* Copies from the host's pinned memory, or to it; both ends 16-byte aligned, bytes rounded up to 16. */
+void kernels_copy(void *to, const void *from, size_t bytes, cudaStream_t stream);
 
 /* The `width` largest of the first `count` of each row of logits[rows, stride], best first, ties to the lowest id, and
  * their log-probabilities over the whole row; tokens and log_probabilities: [rows, width]. */
 #define TOP_WIDTH_MAXIMUM 1024
-void kernels_top(const float *logits, int rows, int stride, int count, int width, int *tokens, float *log_probabilities,
-                 cudaStream_t stream);
+void kernels_top(const float *logits, int rows, int stride, int count, int first_token, int width, void *partial,
+                 int *tokens, float *log_probabilities, float *log_sums, cudaStream_t stream);
+size_t kernels_top_partials(int rows, int width, int stride);
 
 #ifdef __cplusplus
 }

@@ -9,230 +9,208 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEAD_LOGITS (32 << 20)      /* how many exist at a time, unless 64 rows have more */
-#define RESERVE ((size_t)512 << 20) /* bytes for CUDA's own code and queues */
-#define BUFFERS_MAXIMUM 32
+#define ROWS_MAXIMUM 2048 /* of a call */
 
-static int most(int a, int b)
+static int kv_width(const struct layers *layers)
 {
-    return a > b ? a : b;
+    return layers->kv_heads * layers->model->head_size;
 }
 
-static int least(int a, int b)
+static int head_width(const struct layers *layers)
 {
-    return a < b ? a : b;
-}
-
-static int kv_width(const struct model *model)
-{
-    return model->kv_head_count * model->head_size;
+    return layers->heads * layers->model->head_size;
 }
 
 /* --- what fits -------------------------------------------------------------------------------------------------- */
 
-static int check_model(const struct model *model, struct error *error)
+static int check_model(const struct model *model, int ranks, struct error *error)
 {
     if (model->head_size > ATTENTION_HEAD_SIZE_MAXIMUM)
         return fail(error, "%s: heads of size %d; device \"cuda\" takes up to %d: use \"cpu\"", model->folder,
                     model->head_size, ATTENTION_HEAD_SIZE_MAXIMUM);
-    return 0;
+    return model_check_ranks(model, ranks, error);
 }
 
 static int check_options(const struct backend_options *options, struct error *error)
 {
-    if (options->ranks != 1)
-        return fail(error, "tensor_parallel %d: device \"cuda\" has one rank; use 1, or device \"cpu\"",
-                    options->ranks);
+    if (options->ranks > RANKS_MAXIMUM)
+        return fail(error, "tensor_parallel %d: device \"cuda\" has up to %d ranks", options->ranks, RANKS_MAXIMUM);
     if (options->drafter && options->draft_width > TOP_WIDTH_MAXIMUM)
         return fail(error, "a draft of %d tokens a slot; device \"cuda\" gives up to %d", options->draft_width,
                     TOP_WIDTH_MAXIMUM);
-    if (check_model(options->target, error))
+    if (options->sessions * options->nodes > ROWS_MAXIMUM)
+        return fail(error, "%d sessions of %d nodes; device \"cuda\" verifies up to %d together: lower concurrency or budget",
+                    options->sessions, options->nodes, ROWS_MAXIMUM);
+    if (check_model(options->target, options->ranks, error))
         return -1;
-    return options->drafter ? check_model(options->drafter, error) : 0;
+    return options->drafter ? check_model(options->drafter, options->ranks, error) : 0;
 }
 
-static size_t weight_bytes(const struct backend_options *options, size_t size)
+/* --- ranks and GPUs --------------------------------------------------------------------------------------------- */
+
+static void slice_layers(struct layers *layers, const struct model *model, int rank, int ranks)
 {
-    size_t bytes = (size_t)model_parameter_count(options->target) * size;
-    const struct model *drafter = options->drafter;
-    if (drafter)
-        bytes += ((size_t)model_parameter_count(drafter) +
-                  2 * (size_t)drafter->layer_count * (size_t)kv_width(drafter) * (size_t)drafter->hidden_size) *
-                 size;
-    return bytes;
+    if (!model)
+        return;
+    layers->model = model;
+    layers->heads = model->head_count / ranks;
+    layers->kv_heads = model->kv_head_count > ranks ? model->kv_head_count / ranks : 1;
+    layers->kv_slice = model->kv_head_count > ranks ? rank : rank * model->kv_head_count / ranks;
+    layers->inner = model->intermediate_size / ranks;
 }
 
-/* A piece of the GPU's memory, or (pinned) of the host's, with zero bytes where the options do not need it. */
-struct buffer {
-    void **to;
-    size_t count, size;
-    bool pinned, grows; /* with the capacity: a cache or what belongs to it */
-};
-
-static int add_layers(const struct cuda *cuda, struct layers *layers, struct buffer *buffers)
+static void create_gpu(struct cuda *cuda, struct gpu *gpu, int ordinal, int first_rank, int rank_count)
 {
-    const struct model *model = layers->model;
-    size_t capacity = (size_t)cuda->options.capacity, half = (size_t)model->head_size / 2;
-    size_t cache = (size_t)model->layer_count * (size_t)cuda->options.sessions * (size_t)kv_width(model) * capacity;
-    buffers[0] = (struct buffer){&layers->keys, cache, element_size(cuda->type), false, true};
-    buffers[1] = (struct buffer){&layers->values, cache, element_size(cuda->type), false, true};
-    buffers[2] = (struct buffer){(void **)&layers->cosines, capacity * half, sizeof(float), false, true};
-    buffers[3] = (struct buffer){(void **)&layers->sines, capacity * half, sizeof(float), false, true};
-    return 4;
-}
-
-/* The widest of a model's rows, in the units of what they are multiplied with. */
-struct widths {
-    int hidden, heads, input, fused, group;
-};
-
-static void widen(struct widths *widths, const struct model *model, bool drafts)
-{
-    int heads = model->head_count * model->head_size;
-    widths->hidden = model->hidden_size;
-    widths->heads = most(widths->heads, heads);
-    widths->input = most(widths->input, most(model->hidden_size, model->intermediate_size));
-    widths->fused = most(widths->fused, most(heads + 2 * kv_width(model), 2 * model->intermediate_size));
-    widths->fused =
-        most(widths->fused, most(model->hidden_size, drafts ? 2 * model->layer_count * kv_width(model) : 0));
-    widths->group = most(widths->group, model->head_count / model->kv_head_count);
-}
-
-static size_t most_partials(const struct cuda *cuda)
-{
-    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
-    size_t own = kernels_attention_partials(cuda->most_rows, target->head_count, target->head_size);
-    size_t other = drafter ? kernels_attention_partials(cuda->most_rows, drafter->head_count, drafter->head_size) : 0;
-    return own > other ? own : other;
-}
-
-/* All memory but the weights'. */
-static int list_buffers(struct cuda *cuda, struct buffer *buffers)
-{
-    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
-    struct widths widths = {0};
-    int count = add_layers(cuda, &cuda->target, buffers), sessions = cuda->options.sessions;
-    widen(&widths, target, false);
-    if (drafter) {
-        count += add_layers(cuda, &cuda->drafter, buffers + count);
-        widen(&widths, drafter, true);
+    gpu->ordinal = ordinal;
+    gpu->rank_count = rank_count;
+    gpu->ranks = xcalloc((size_t)rank_count, sizeof *gpu->ranks);
+    for (int i = 0; i < rank_count; i++) {
+        struct rank *rank = &gpu->ranks[i];
+        rank->index = first_rank + i;
+        slice_layers(&rank->target, cuda->options.target, rank->index, cuda->options.ranks);
+        slice_layers(&rank->drafter, cuda->options.drafter, rank->index, cuda->options.ranks);
     }
-    size_t rows = (size_t)product_rows(cuda->most_rows), head = (size_t)product_rows(cuda->head_rows);
-    size_t hidden = (size_t)widths.hidden, size = element_size(cuda->type),
-           vocabulary = (size_t)target->vocabulary_size;
-    size_t features = drafter ? rows * (size_t)drafter->feature_count * hidden : 0;
-    size_t width = drafter ? (size_t)cuda->options.draft_width : 0;
-    size_t drafts = drafter ? (size_t)(sessions * drafter->block_size) * width : 0;
-    int longest = most(least(CUDA_PROMPT_CHUNK, cuda->options.capacity),
-                       most(cuda->options.nodes, drafter ? drafter->block_size : 1));
-    cuda->staging.size = batch_bytes(cuda->most_rows, sessions, longest, widths.group);
-    const struct buffer list[] = {
-        {(void **)&cuda->x, rows * hidden, sizeof(float)},
-        {&cuda->normed, (rows + head) * hidden, size}, /* the head begins at any row */
-        {&cuda->input, rows * (size_t)widths.input, size},
-        {(void **)&cuda->fused, rows * (size_t)widths.fused, sizeof(float)},
-        {&cuda->queries, rows * (size_t)widths.heads, size},
-        {&cuda->attended, rows * (size_t)widths.heads, size},
-        {(void **)&cuda->partial, most_partials(cuda), sizeof(float)},
-        {(void **)&cuda->logits, head * vocabulary, sizeof(float)},
-        {&cuda->features, features, size},
-        {&cuda->kept_features, features, size},
-        {&cuda->context, drafter ? rows * hidden : 0, size},
-        {&cuda->choose_partial, kernels_choose_partials(cuda->head_rows), 1},
-        {(void **)&cuda->chosen, head, sizeof(struct choice)},
-        {(void **)&cuda->top_tokens, head * width, sizeof(int)},
-        {(void **)&cuda->top_values, head * width, sizeof(float)},
-        {(void **)&cuda->staging.device, cuda->staging.size, 1},
-        {(void **)&cuda->staging.host, cuda->staging.size, 1, true},
-        {(void **)&cuda->choices, rows, sizeof(struct choice), true},
-        {(void **)&cuda->draft_tokens, drafts, sizeof(int), true},
-        {(void **)&cuda->draft_values, drafts, sizeof(float), true},
-        {(void **)&cuda->row_logits, vocabulary, sizeof(float), true},
-    };
-    memcpy(buffers + count, list, sizeof list);
-    return count + (int)(sizeof list / sizeof *list);
+    cuda_select(gpu);
+    CUDA_CHECK(cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking));
+    gpu->library = product_library_open(cuda->type, gpu->stream, cuda->algorithms);
 }
 
-/* Before anything is loaded. */
-static int check_memory(struct cuda *cuda, const struct buffer *buffers, int count, struct error *error)
+/* Every GPU reads what the others' ranks add. */
+static int open_peers(const struct cuda *cuda, struct error *error)
+{
+    FOR_GPUS(cuda, gpu)
+        for (int i = 0; i < cuda->gpu_count; i++) {
+            int other = cuda->gpus[i].ordinal, reachable = 0;
+            if (other == gpu->ordinal)
+                continue;
+            CUDA_CHECK(cudaDeviceCanAccessPeer(&reachable, gpu->ordinal, other));
+            if (!reachable)
+                return fail(error, "GPU %d cannot read the memory of GPU %d; choose GPUs of one NVLink or PCIe root by "
+                                   "CUDA_VISIBLE_DEVICES, or another tensor_parallel",
+                            gpu->ordinal, other);
+            cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+            if (status != cudaErrorPeerAccessAlreadyEnabled)
+                CUDA_CHECK(status);
+            else
+                cudaGetLastError();
+        }
+    return 0;
+}
+
+static int create_gpus(struct cuda *cuda, struct error *error)
 {
     const struct backend_options *options = &cuda->options;
-    size_t available = 0, total = 0, weights = weight_bytes(options, element_size(cuda->type)), caches = 0, work = 0;
-    for (int i = 0; i < count; i++)
-        if (!buffers[i].pinned)
-            *(buffers[i].grows ? &caches : &work) += buffers[i].count * buffers[i].size;
-    CUDA_CHECK(cudaMemGetInfo(&available, &total));
-    cuda->cache_bytes = caches;
-    cuda->scratch_bytes = work + PRODUCT_WORKSPACE;
-    size_t fixed = weights + cuda->scratch_bytes + RESERVE, each = caches / (size_t)options->capacity;
-    if (fixed + caches <= available)
-        return 0;
-    size_t positions = available > fixed && each > 0 ? (available - fixed) / each : 0;
-    int spare = most(options->nodes, options->drafter ? options->drafter->block_size : 1);
-    return fail(error,
-                "%s: weights of %zu MiB, caches of %zu MiB (%d sessions of %d tokens) and %zu MiB to work in do not "
-                "fit the %zu MiB that are free on the GPU; at most %zu tokens would",
-                options->target->folder, weights >> 20, caches >> 20, options->sessions, options->capacity - spare,
-                (cuda->scratch_bytes + RESERVE) >> 20, available >> 20,
-                positions > (size_t)spare ? positions - (size_t)spare : 0);
+    int devices[RANKS_MAXIMUM], distinct = device_assign(options->device, options->ranks, devices, error);
+    if (distinct < 0)
+        return -1;
+    cuda->shared = distinct == 1 && options->ranks > 1;
+    cuda->gpu_count = distinct;
+    cuda->gpus = xcalloc((size_t)distinct, sizeof *cuda->gpus);
+    for (int i = 0; i < distinct; i++)
+        create_gpu(cuda, &cuda->gpus[i], devices[i], i, options->ranks / distinct);
+    return open_peers(cuda, error);
+}
+
+static void introduce_gpus(struct cuda *cuda)
+{
+    for (int i = 0; i < cuda->gpu_count; i++) {
+        struct meeting *meeting = &cuda->gpus[i].meeting;
+        meeting->gpus = cuda->gpu_count;
+        meeting->index = i;
+        for (int j = 0; j < cuda->gpu_count; j++)
+            meeting->others[j] = cuda->gpus[j].meeting.flags;
+    }
 }
 
 /* --- loading ---------------------------------------------------------------------------------------------------- */
 
-static void load_layers(struct loader *loader, struct layers *layers)
+static void load_layer(struct loader *loader, const struct layers *layers, int rank, const struct model_layer *from,
+                       struct layer_weights *to)
+{
+    const struct weight_part qkv[] = {weight_rows(from->q, rank, head_width(layers)),
+                                      weight_rows(from->k, layers->kv_slice, kv_width(layers)),
+                                      weight_rows(from->v, layers->kv_slice, kv_width(layers))};
+    const struct weight_part gate_up[] = {weight_rows(from->gate, rank, layers->inner),
+                                          weight_rows(from->up, rank, layers->inner)};
+    const struct weight_part o = weight_columns(from->o, rank, head_width(layers)),
+                             down = weight_columns(from->down, rank, layers->inner);
+    to->input_norm = loader_vectors(loader, &from->input_norm, 1);
+    to->post_attention_norm = loader_vectors(loader, &from->post_attention_norm, 1);
+    to->q_norm = loader_vectors(loader, &from->q_norm, 1);
+    to->k_norm = loader_vectors(loader, &from->k_norm, 1);
+    to->qkv = loader_matrix(loader, qkv, 3);
+    to->o = loader_matrix(loader, &o, 1);
+    to->gate_up = loader_matrix(loader, gate_up, 2);
+    to->down = loader_matrix(loader, &down, 1);
+}
+
+static void load_layers(struct loader *loader, struct layers *layers, int rank)
 {
     const struct model *model = layers->model;
     layers->weights = xcalloc((size_t)model->layer_count, sizeof *layers->weights);
-    for (int i = 0; i < model->layer_count; i++) {
-        const struct model_layer *from = &model->layers[i];
-        struct layer_weights *to = &layers->weights[i];
-        const struct tensor *const qkv[] = {from->q, from->k, from->v}, *const gate_up[] = {from->gate, from->up};
-        to->input_norm = loader_vector(loader, from->input_norm);
-        to->post_attention_norm = loader_vector(loader, from->post_attention_norm);
-        to->q_norm = loader_vector(loader, from->q_norm);
-        to->k_norm = loader_vector(loader, from->k_norm);
-        to->qkv = loader_matrix(loader, qkv, 3);
-        to->o = loader_matrix(loader, &from->o, 1);
-        to->gate_up = loader_matrix(loader, gate_up, 2);
-        to->down = loader_matrix(loader, &from->down, 1);
-    }
-    layers->norm = loader_vector(loader, model->norm);
+    for (int i = 0; i < model->layer_count; i++)
+        load_layer(loader, layers, rank, &model->layers[i], &layers->weights[i]);
 }
 
-static void load_drafter(struct cuda *cuda, struct loader *loader)
+static void load_context(struct loader *loader, struct layers *layers)
 {
-    const struct model *drafter = cuda->options.drafter;
-    const struct tensor **context = xcalloc((size_t)drafter->layer_count * 2, sizeof *context);
-    for (int i = 0; i < drafter->layer_count; i++) {
-        context[2 * i] = drafter->layers[i].k;
-        context[2 * i + 1] = drafter->layers[i].v;
+    const struct model *model = layers->model;
+    size_t count = (size_t)model->layer_count;
+    struct weight_part *parts = xcalloc(count * 2, sizeof *parts);
+    const struct tensor **norms = xcalloc(count, sizeof *norms);
+    for (size_t i = 0; i < count; i++) {
+        parts[2 * i] = weight_rows(model->layers[i].k, layers->kv_slice, kv_width(layers));
+        parts[2 * i + 1] = weight_rows(model->layers[i].v, layers->kv_slice, kv_width(layers));
+        norms[i] = model->layers[i].k_norm;
     }
-    load_layers(loader, &cuda->drafter);
-    cuda->drafter.context = loader_matrix(loader, context, 2 * drafter->layer_count);
-    cuda->fuse = loader_matrix(loader, &drafter->fc, 1);
-    cuda->hidden_norm = loader_vector(loader, drafter->hidden_norm);
-    free(context);
+    layers->context = loader_matrix(loader, parts, 2 * (int)count);
+    layers->k_norms = loader_vectors(loader, norms, (int)count);
+    free((void *)norms);
+    free(parts);
 }
 
-static void load_weights(struct cuda *cuda)
+static void load_rank(const struct cuda *cuda, struct gpu *gpu, struct rank *rank, struct loader *loader)
 {
-    const struct model *target = cuda->options.target;
-    struct loader *loader = loader_create(cuda->type, cuda->stream);
-    cuda->embedding = loader_matrix(loader, &target->embedding, 1);
-    cuda->head = target->head == target->embedding ? cuda->embedding : loader_matrix(loader, &target->head, 1);
-    load_layers(loader, &cuda->target);
-    if (cuda->options.drafter)
-        load_drafter(cuda, loader);
-    cuda->weight_bytes = loader_bytes(loader);
+    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
+    int ranks = cuda->options.ranks, slice = target->vocabulary_size / ranks;
+    const struct weight_part head = weight_rows(target->head, rank->index, slice);
+    size_t offset = (size_t)rank->index * (size_t)slice * (size_t)target->hidden_size * element_size(cuda->type);
+    bool tied = target->head == target->embedding;
+    rank->head = tied ? (char *)gpu->embedding + offset : loader_matrix(loader, &head, 1);
+    load_layers(loader, &rank->target, rank->index);
+    if (!drafter)
+        return;
+    const struct weight_part fuse =
+        weight_columns(drafter->fc, rank->index, drafter->feature_count * drafter->hidden_size / ranks);
+    load_layers(loader, &rank->drafter, rank->index);
+    load_context(loader, &rank->drafter);
+    rank->fuse = loader_matrix(loader, &fuse, 1);
+}
+
+static void load_gpu(struct cuda *cuda, struct gpu *gpu)
+{
+    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
+    struct loader *loader = loader_create(cuda->type, gpu->stream);
+    const struct weight_part embedding = weight_rows(target->embedding, 0, target->vocabulary_size);
+    gpu->embedding = loader_matrix(loader, &embedding, 1);
+    gpu->norm = loader_vectors(loader, &target->norm, 1);
+    if (drafter) {
+        gpu->drafter_norm = loader_vectors(loader, &drafter->norm, 1);
+        gpu->hidden_norm = loader_vectors(loader, &drafter->hidden_norm, 1);
+    }
+    FOR_RANKS(gpu, rank)
+        load_rank(cuda, gpu, rank, loader);
+    cuda->weight_bytes += loader_bytes(loader);
     loader_destroy(loader);
 }
 
 /* The same angles as the CPU backend's, computed by the same functions. */
-static void send_rotation(const struct cuda *cuda, const struct layers *layers)
+static void send_rotation(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
 {
-    const struct model *model = layers->model;
+    const struct model *model = drafter ? cuda->options.drafter : cuda->options.target;
     size_t half = (size_t)model->head_size / 2, capacity = (size_t)cuda->options.capacity;
-    float *cosines = xcalloc(capacity * half, sizeof *cosines), *sines = xcalloc(capacity * half, sizeof *sines);
+    size_t bytes = capacity * half * sizeof(float);
+    float *cosines = xmalloc(bytes), *sines = xmalloc(bytes);
     for (size_t i = 0; i < half; i++) {
         float frequency = 1.0f / powf(model->rope_theta, (float)(2 * i) / (float)model->head_size);
         for (size_t position = 0; position < capacity; position++) {
@@ -241,139 +219,237 @@ static void send_rotation(const struct cuda *cuda, const struct layers *layers)
             sines[position * half + i] = sinf(angle);
         }
     }
-    CUDA_CHECK(cudaMemcpy(layers->cosines, cosines, capacity * half * sizeof *cosines, cudaMemcpyHostToDevice));
-    CUDA_CHECK(cudaMemcpy(layers->sines, sines, capacity * half * sizeof *sines, cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaMemcpy(gpu->cosines[drafter], cosines, bytes, cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaMemcpy(gpu->sines[drafter], sines, bytes, cudaMemcpyHostToDevice));
     free(cosines);
     free(sines);
 }
 
-static void allocate(const struct buffer *buffers, int count)
+/* --- products --------------------------------------------------------------------------------------------------- */
+
+/* Rows that a prompt's pieces are rounded up to. */
+static const int prompt_rows[] = {16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048};
+
+/* The numbers of rows that the calls' batches have; every one in order that a product of another is timed once. */
+static int list_rows(const struct cuda *cuda, int most, int *rows)
 {
-    for (int i = 0; i < count; i++) {
-        size_t bytes = buffers[i].count * buffers[i].size;
-        *buffers[i].to = buffers[i].pinned ? device_allocate_pinned(bytes) : device_allocate(bytes);
+    const struct backend_options *options = &cuda->options;
+    int count = 0;
+    for (int sessions = 1; sessions <= options->sessions; sessions++) {
+        rows[count++] = sessions * options->nodes;
+        if (options->drafter) {
+            rows[count++] = sessions * options->drafter->block_size;
+            rows[count++] = sessions * options->drafter->block_size - 1;
+            rows[count++] = sessions * cuda->path_rows;
+        }
     }
+    for (size_t i = 0; i < sizeof prompt_rows / sizeof *prompt_rows; i++)
+        rows[count++] = prompt_rows[i];
+    int kept = 0;
+    for (int i = 0; i < count; i++)
+        if (rows[i] > 0 && rows[i] <= most)
+            rows[kept++] = rows[i];
+    rows[kept++] = most;
+    return kept;
 }
 
-static void create_layer_products(struct cuda *cuda, struct layers *layers)
+#define LISTED_MAXIMUM (4 * 16 + 16)
+
+static void ready(const struct cuda *cuda, struct product *product, int most, const struct product_trial *trial)
 {
-    const struct model *model = layers->model;
-    int hidden = model->hidden_size, inner = model->intermediate_size, heads = model->head_count * model->head_size;
-    int rows = cuda->most_rows;
-    layers->qkv = product_create(cuda->library, hidden, heads + 2 * kv_width(model), rows);
-    layers->o = product_create(cuda->library, heads, hidden, rows);
-    layers->gate_up = product_create(cuda->library, hidden, 2 * inner, rows);
-    layers->down = product_create(cuda->library, inner, hidden, rows);
+    int rows[LISTED_MAXIMUM], count = list_rows(cuda, most, rows);
+    for (int i = 0; i < count; i++)
+        product_ready(product, rows[i], trial);
 }
 
-static void create_products(struct cuda *cuda)
+/* One of a layer's products, timed with the weights of all layers. `member`: of struct layer_weights. */
+static struct product *ready_layers(const struct cuda *cuda, const struct gpu *gpu, const struct layers *layers,
+                                    size_t member, int inputs, int outputs, const struct product_trial *like)
+{
+    int count = layers->model->layer_count;
+    const void **weights = xcalloc((size_t)count, sizeof *weights);
+    for (int i = 0; i < count; i++)
+        weights[i] = *(void *const *)((const char *)&layers->weights[i] + member);
+    const struct product_trial trial = {like->x, like->y, weights, count};
+    struct product *product = product_create(gpu->library, inputs, outputs, inputs);
+    ready(cuda, product, cuda->most_rows, &trial);
+    free((void *)weights);
+    return product;
+}
+
+static void create_layer_products(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank,
+                                  struct layers *layers)
+{
+    int hidden = layers->model->hidden_size, heads = head_width(layers), inner = layers->inner;
+    const struct product_trial normed = {gpu->input, rank->fused, NULL, 0}, o = {rank->attended, rank->sums[0], NULL, 0},
+                               down = {rank->gated, rank->sums[1], NULL, 0};
+    layers->qkv = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, qkv), hidden,
+                               heads + 2 * kv_width(layers), &normed);
+    layers->o = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, o), heads, hidden, &o);
+    layers->gate_up = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, gate_up), hidden, 2 * inner,
+                                   &normed);
+    layers->down = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, down), inner, hidden, &down);
+}
+
+static void create_products(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank)
 {
     const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
-    int rows = cuda->most_rows;
-    cuda->library = product_library_open(cuda->type, cuda->stream);
-    cuda->head_product = product_create(cuda->library, target->hidden_size, target->vocabulary_size, cuda->head_rows);
-    create_layer_products(cuda, &cuda->target);
+    int hidden = target->hidden_size;
+    const void *head[] = {rank->head}, *fuse[] = {rank->fuse}, *context[] = {rank->drafter.context};
+    const struct product_trial head_trial = {gpu->normed, rank->logits, head, 1},
+                               fuse_trial = {gpu->kept_features, rank->sums[2], fuse, 1},
+                               context_trial = {gpu->input, rank->fused, context, 1};
+    rank->head_product = product_create(gpu->library, hidden, target->vocabulary_size / cuda->options.ranks, hidden);
+    ready(cuda, rank->head_product, cuda->head_rows, &head_trial);
+    create_layer_products(cuda, gpu, rank, &rank->target);
     if (!drafter)
         return;
-    int hidden = drafter->hidden_size, width = 2 * drafter->layer_count * kv_width(drafter);
-    create_layer_products(cuda, &cuda->drafter);
-    cuda->fuse_product = product_create(cuda->library, drafter->feature_count * hidden, hidden, rows);
-    cuda->drafter.project = product_create(cuda->library, hidden, width, rows);
+    int features = drafter->feature_count * hidden;
+    create_layer_products(cuda, gpu, rank, &rank->drafter);
+    rank->fuse_product = product_create(gpu->library, features / cuda->options.ranks, hidden, features);
+    ready(cuda, rank->fuse_product, cuda->most_rows, &fuse_trial);
+    rank->drafter.project =
+        product_create(gpu->library, hidden, 2 * drafter->layer_count * kv_width(&rank->drafter), hidden);
+    ready(cuda, rank->drafter.project, cuda->most_rows, &context_trial);
 }
 
-/* What is not on the GPU. */
+/* --- opening ---------------------------------------------------------------------------------------------------- */
+
+/* What is not on a GPU, nor copied there. */
 static void create_host(struct cuda *cuda)
 {
     size_t sessions = (size_t)cuda->options.sessions, vocabulary = (size_t)cuda->options.target->vocabulary_size;
     size_t block = cuda->options.drafter ? (size_t)cuda->options.drafter->block_size : 0;
+    size_t nodes = sessions * (size_t)cuda->options.nodes;
     cuda->lengths = xcalloc(sessions, sizeof *cuda->lengths);
     cuda->first_rows = xcalloc(sessions, sizeof *cuda->first_rows);
     cuda->sampling = xcalloc(sessions, sizeof *cuda->sampling);
     cuda->block_tokens = xcalloc(sessions * block, sizeof *cuda->block_tokens);
     cuda->block_segments = xcalloc(sessions, sizeof *cuda->block_segments);
+    cuda->padded = xcalloc(sessions, sizeof *cuda->padded);
+    cuda->padded_tokens = xcalloc(nodes, sizeof *cuda->padded_tokens);
+    cuda->padded_parents = xcalloc(nodes, sizeof *cuda->padded_parents);
+    cuda->row_of = xcalloc((size_t)cuda->most_rows, sizeof *cuda->row_of);
+    cuda->ahead.given = xcalloc(sessions, sizeof *cuda->ahead.given);
+    cuda->ahead.last = xcalloc(sessions, sizeof *cuda->ahead.last);
     cuda->scratch.indices = xcalloc(vocabulary, sizeof *cuda->scratch.indices);
     cuda->scratch.values = xcalloc(vocabulary, sizeof *cuda->scratch.values);
+    cuda_select(cuda->gpus);
+    for (int i = 0; i < 2; i++)
+        CUDA_CHECK(cudaEventCreate(&cuda->marks[i]));
+    for (int i = 0; i < CUDA_AHEAD; i++)
+        CUDA_CHECK(cudaEventCreateWithFlags(&cuda->ahead.done[i], cudaEventDisableTiming));
 }
 
-/* The most rows of a batch, and of those the rows whose logits may exist together. */
-static void set_rows(struct cuda *cuda)
+static bool takes_singles(const struct layers *layers)
 {
-    const struct backend_options *options = &cuda->options;
-    int together = options->sessions * most(options->nodes, options->drafter ? options->drafter->block_size : 1);
-    cuda->most_rows = most(together, least(CUDA_PROMPT_CHUNK, options->capacity));
-    cuda->head_rows = least(cuda->most_rows, most(64, HEAD_LOGITS / options->target->vocabulary_size));
+    const int inputs[] = {layers->model->hidden_size, head_width(layers), layers->inner};
+    for (int i = 0; i < 3; i++)
+        if (inputs[i] % 8 || inputs[i] > MATVEC_INPUTS_MAXIMUM)
+            return false;
+    return true;
+}
+
+static void ready_gpus(struct cuda *cuda)
+{
+    introduce_gpus(cuda);
+    FOR_GPUS(cuda, gpu) {
+        load_gpu(cuda, gpu);
+        for (int i = 0; i < (cuda->options.drafter ? 2 : 1); i++)
+            send_rotation(cuda, gpu, i);
+        FOR_RANKS(gpu, rank)
+            create_products(cuda, gpu, rank);
+        CUDA_CHECK(cudaDeviceSynchronize());
+    }
+    create_host(cuda);
+    graph_capture_all(cuda);
 }
 
 struct backend *cuda_open(const struct backend_options *options, struct error *error)
 {
-    struct buffer buffers[BUFFERS_MAXIMUM];
     if (device_find(error) != DEVICE_USABLE || check_options(options, error))
         return NULL;
     struct cuda *cuda = xcalloc(1, sizeof *cuda);
     cuda->base.class = &backend_cuda;
     cuda->options = *options;
     cuda->type = options->dtype == ENGINE_BFLOAT16 ? ELEMENT_BFLOAT16 : ELEMENT_FLOAT32;
-    cuda->target.model = options->target;
-    cuda->drafter.model = options->drafter;
-    set_rows(cuda);
-    int count = list_buffers(cuda, buffers);
-    if (check_memory(cuda, buffers, count, error)) {
-        free(cuda);
+    cuda->algorithms = options->algorithms ? json_incref(options->algorithms) : json_object();
+    if (create_gpus(cuda, error) || memory_take(cuda, error)) {
+        cuda_close(&cuda->base);
         return NULL;
     }
-    CUDA_CHECK(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
-    allocate(buffers, count);
-    create_products(cuda);
-    create_host(cuda);
-    load_weights(cuda);
-    send_rotation(cuda, &cuda->target);
-    if (options->drafter)
-        send_rotation(cuda, &cuda->drafter);
-    CUDA_CHECK(cudaDeviceSynchronize());
+    cuda->singles = cuda->type == ELEMENT_BFLOAT16 && takes_singles(&cuda->gpus->ranks->target) &&
+                    (!options->drafter || takes_singles(&cuda->gpus->ranks->drafter));
+    ready_gpus(cuda);
     return &cuda->base;
+}
+
+/* --- closing ---------------------------------------------------------------------------------------------------- */
+
+static void unload(void *const *memory, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        CUDA_CHECK(cudaFree(memory[i]));
 }
 
 static void unload_layers(struct layers *layers)
 {
-    for (int i = 0; layers->model && i < layers->model->layer_count; i++) {
-        struct layer_weights *weights = &layers->weights[i];
-        void *memory[] = {weights->input_norm, weights->post_attention_norm,
-                          weights->q_norm,     weights->k_norm,
-                          weights->qkv,        weights->o,
-                          weights->gate_up,    weights->down};
-        for (size_t j = 0; j < sizeof memory / sizeof *memory; j++)
-            CUDA_CHECK(cudaFree(memory[j]));
+    for (int i = 0; layers->weights && i < layers->model->layer_count; i++) {
+        const struct layer_weights *weights = &layers->weights[i];
+        void *const memory[] = {weights->input_norm, weights->post_attention_norm,
+                                weights->q_norm,     weights->k_norm,
+                                weights->qkv,        weights->o,
+                                weights->gate_up,    weights->down};
+        unload(memory, sizeof memory / sizeof *memory);
     }
-    struct product *products[] = {layers->qkv, layers->o, layers->gate_up, layers->down, layers->project};
+    struct product *const products[] = {layers->qkv, layers->o, layers->gate_up, layers->down, layers->project};
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
         product_destroy(products[i]);
-    CUDA_CHECK(cudaFree(layers->norm));
-    CUDA_CHECK(cudaFree(layers->context));
+    void *const memory[] = {layers->context, layers->k_norms};
+    unload(memory, 2);
     free(layers->weights);
+}
+
+static void close_gpu(const struct cuda *cuda, struct gpu *gpu)
+{
+    FOR_RANKS(gpu, rank) {
+        void *const memory[] = {rank->fuse, cuda->options.target->head == cuda->options.target->embedding ? NULL
+                                                                                                          : rank->head};
+        unload_layers(&rank->target);
+        unload_layers(&rank->drafter);
+        product_destroy(rank->head_product);
+        product_destroy(rank->fuse_product);
+        unload(memory, 2);
+    }
+    void *const memory[] = {gpu->embedding, gpu->norm, gpu->drafter_norm, gpu->hidden_norm};
+    unload(memory, sizeof memory / sizeof *memory);
+    product_library_close(gpu->library);
+    CUDA_CHECK(cudaStreamDestroy(gpu->stream));
+    free(gpu->ranks);
 }
 
 void cuda_close(struct backend *backend)
 {
     struct cuda *cuda = (struct cuda *)backend;
-    struct buffer buffers[BUFFERS_MAXIMUM];
-    int count = list_buffers(cuda, buffers);
-    for (int i = 0; i < count; i++)
-        CUDA_CHECK(buffers[i].pinned ? cudaFreeHost(*buffers[i].to) : cudaFree(*buffers[i].to));
-    product_destroy(cuda->head_product);
-    product_destroy(cuda->fuse_product);
-    unload_layers(&cuda->target);
-    unload_layers(&cuda->drafter);
-    product_library_close(cuda->library);
-    void *memory[] = {cuda->embedding, cuda->head == cuda->embedding ? NULL : cuda->head, cuda->fuse,
-                      cuda->hidden_norm};
-    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
-        CUDA_CHECK(cudaFree(memory[i]));
-    CUDA_CHECK(cudaStreamDestroy(cuda->stream));
-    void *host[] = {cuda->lengths,        cuda->first_rows,      cuda->sampling,      cuda->block_tokens,
-                    cuda->block_segments, cuda->scratch.indices, cuda->scratch.values};
+    if (cuda->gpu_count)
+        cuda_wait(cuda);
+    graph_destroy_all(cuda);
+    memory_give_back(cuda);
+    FOR_GPUS(cuda, gpu)
+        close_gpu(cuda, gpu);
+    for (int i = 0; i < 2; i++)
+        if (cuda->marks[i])
+            CUDA_CHECK(cudaEventDestroy(cuda->marks[i]));
+    for (int i = 0; i < CUDA_AHEAD; i++)
+        if (cuda->ahead.done[i])
+            CUDA_CHECK(cudaEventDestroy(cuda->ahead.done[i]));
+    json_decref(cuda->algorithms);
+    void *host[] = {cuda->gpus,          cuda->lengths,        cuda->first_rows, cuda->sampling,
+                    cuda->block_tokens,  cuda->block_segments, cuda->padded,     cuda->padded_tokens,
+                    cuda->padded_parents, cuda->row_of,        cuda->ahead.last, cuda->ahead.given, cuda->scratch.indices,
+                    cuda->scratch.values, cuda};
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)
         free(host[i]);
-    free(cuda);
 }
 
 /* --- descriptions ----------------------------------------------------------------------------------------------- */

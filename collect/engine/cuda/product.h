@@ -1,30 +1,39 @@
 /* Matrix products by cuBLASLt: y[rows, outputs] = x[rows, inputs] · W[outputs, inputs]ᵀ, accumulated and answered in
- * float32, never in TF32. */
+ * float32, never in TF32. Which of its algorithms a product uses for a number of rows is chosen by timing. */
 #ifndef COLLECT_ENGINE_CUDA_PRODUCT_H
 #define COLLECT_ENGINE_CUDA_PRODUCT_H
 
 #include "collect/engine/cuda/kernels.h"
 
-#include <stdbool.h>
+#include <jansson.h>
 
+#define PRODUCT_ROWS_STEP 16 /* rows of whatever number are rounded up to no less than a multiple of this */
 #define PRODUCT_WORKSPACE ((size_t)32 << 20) /* bytes of the GPU that product_library_open() takes */
 
-/* What all products share: a type of x and W, a stream. */
+/* What all products share: a type of x and W, a stream, and the algorithms chosen so far: a JSON object from a product's
+ * name to its algorithm, borrowed; choices that are in it are used, others are added. */
 struct product_library;
-struct product_library *product_library_open(enum element type, cudaStream_t stream);
+struct product_library *product_library_open(enum element type, cudaStream_t stream, json_t *algorithms);
 void product_library_close(struct product_library *library);
 
-/* A number of rows is rounded up to one of the shapes that are readied; x and y have room for so many rows, and rows of
- * y behind those that were asked for are overwritten. */
-int product_rows(int rows);
-
-/* Ready for up to `most_rows` rows, of weights that begin 256-byte aligned, as y does; x begins with any of its rows.
- */
+/* W is [outputs, inputs]; rows of x are `stride` elements apart. */
 struct product;
-struct product *product_create(const struct product_library *library, int inputs, int outputs, int most_rows);
+struct product *product_create(const struct product_library *library, int inputs, int outputs, int stride);
 void product_destroy(struct product *product);
 
-/* add: y += instead. */
-void product_apply(const struct product *product, int rows, const void *x, const void *weights, float *y, bool add);
+/* Where products are timed: x and y have room for the largest rows, the weights are like those that follow and rotate,
+ * since in a step each product finds its own in the GPU's memory, not in its cache. */
+struct product_trial {
+    const void *x;
+    float *y;
+    const void *const *weights; /* [count], 256-byte aligned as y is */
+    int count;
+};
+
+/* Readies the product for exactly `rows` rows. */
+void product_ready(struct product *product, int rows, const struct product_trial *trial);
+
+/* The rows that a product of so many computes: the least that were readied and hold them; x and y have room for them. */
+void product_apply(const struct product *product, int rows, const void *x, const void *weights, float *y);
 
 #endif

@@ -51,45 +51,92 @@ static void convert(enum element type, const struct tensor *tensor, int64_t firs
     }
 }
 
-static void load(struct loader *loader, enum element type, const struct tensor *tensor, char *to)
+/* Queues elements [first, first + count) of the tensor to `to`. */
+static void load(struct loader *loader, enum element type, const struct tensor *tensor, int64_t first, int64_t count,
+                 char *to)
 {
     size_t size = element_size(type);
     if (tensor->type == TENSOR_MADE) {
-        made_fill(type, tensor->recipe, 0, tensor->elements, to, loader->stream);
+        made_fill(type, tensor->recipe, first, count, to, loader->stream);
         return;
     }
-    for (int64_t first = 0; first < tensor->elements; first += PIECE) {
-        int64_t count = tensor->elements - first < PIECE ? tensor->elements - first : PIECE;
+    for (int64_t done = 0; done < count; done += PIECE) {
+        int64_t piece = count - done < PIECE ? count - done : PIECE;
         int buffer = loader->next;
         loader->next = !buffer;
         CUDA_CHECK(cudaEventSynchronize(loader->copied[buffer]));
-        convert(type, tensor, first, count, loader->pinned[buffer]);
-        CUDA_CHECK(cudaMemcpyAsync(to + (size_t)first * size, loader->pinned[buffer], (size_t)count * size,
+        convert(type, tensor, first + done, piece, loader->pinned[buffer]);
+        CUDA_CHECK(cudaMemcpyAsync(to + (size_t)done * size, loader->pinned[buffer], (size_t)piece * size,
                                    cudaMemcpyHostToDevice, loader->stream));
         CUDA_CHECK(cudaEventRecord(loader->copied[buffer], loader->stream));
     }
 }
 
-void *loader_matrix(struct loader *loader, const struct tensor *const *tensors, int count)
+/* Queues columns of a matrix: whole rows of it pass through the buffers, and their columns are copied. */
+static void load_columns(struct loader *loader, const struct weight_part *part, char *to)
+{
+    size_t size = element_size(loader->type), width = (size_t)part->columns * size;
+    int64_t stride = part->tensor->shape[1], together = PIECE / stride;
+    for (int64_t done = 0; done < part->rows; done += together) {
+        int64_t rows = part->rows - done < together ? part->rows - done : together;
+        int64_t first = (part->first_row + done) * stride;
+        if (part->tensor->type == TENSOR_MADE) {
+            load(loader, loader->type, part->tensor, first, rows * part->columns, to + (size_t)done * width);
+            continue;
+        }
+        int buffer = loader->next;
+        loader->next = !buffer;
+        CUDA_CHECK(cudaEventSynchronize(loader->copied[buffer]));
+        convert(loader->type, part->tensor, first, rows * stride, loader->pinned[buffer]);
+        CUDA_CHECK(cudaMemcpy2DAsync(to + (size_t)done * width, width,
+                                     (char *)loader->pinned[buffer] + (size_t)part->first_column * size,
+                                     (size_t)stride * size, width, (size_t)rows, cudaMemcpyHostToDevice,
+                                     loader->stream));
+        CUDA_CHECK(cudaEventRecord(loader->copied[buffer], loader->stream));
+    }
+}
+
+struct weight_part weight_rows(const struct tensor *tensor, int index, int rows)
+{
+    return (struct weight_part){tensor, index * rows, rows, 0, (int)tensor->shape[1]};
+}
+
+struct weight_part weight_columns(const struct tensor *tensor, int index, int columns)
+{
+    return (struct weight_part){tensor, 0, (int)tensor->shape[0], index * columns, columns};
+}
+
+void *loader_matrix(struct loader *loader, const struct weight_part *parts, int count)
 {
     size_t size = element_size(loader->type), bytes = 0;
     for (int i = 0; i < count; i++)
-        bytes += (size_t)tensors[i]->elements * size;
+        bytes += (size_t)parts[i].rows * (size_t)parts[i].columns * size;
     char *matrix = device_allocate(bytes), *to = matrix;
     for (int i = 0; i < count; i++) {
-        load(loader, loader->type, tensors[i], to);
-        to += (size_t)tensors[i]->elements * size;
+        const struct weight_part *part = &parts[i];
+        int64_t stride = part->tensor->shape[1];
+        if (part->columns == stride)
+            load(loader, loader->type, part->tensor, part->first_row * stride, part->rows * stride, to);
+        else
+            load_columns(loader, part, to);
+        to += (size_t)part->rows * (size_t)part->columns * size;
     }
     loader->bytes += bytes;
     return matrix;
 }
 
-float *loader_vector(struct loader *loader, const struct tensor *tensor)
+float *loader_vectors(struct loader *loader, const struct tensor *const *tensors, int count)
 {
-    float *vector = device_allocate((size_t)tensor->elements * sizeof *vector);
-    load(loader, ELEMENT_FLOAT32, tensor, (char *)vector);
-    loader->bytes += (size_t)tensor->elements * sizeof *vector;
-    return vector;
+    size_t elements = 0;
+    for (int i = 0; i < count; i++)
+        elements += (size_t)tensors[i]->elements;
+    float *vectors = device_allocate(elements * sizeof *vectors), *to = vectors;
+    for (int i = 0; i < count; i++) {
+        load(loader, ELEMENT_FLOAT32, tensors[i], 0, tensors[i]->elements, (char *)to);
+        to += tensors[i]->elements;
+    }
+    loader->bytes += elements * sizeof *vectors;
+    return vectors;
 }
 
 size_t loader_bytes(const struct loader *loader)

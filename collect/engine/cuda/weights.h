@@ -13,11 +13,21 @@ struct loader *loader_create(enum element type, cudaStream_t stream);
 /* Waits for all that is under way. */
 void loader_destroy(struct loader *loader);
 
-/* The tensors one below the other, in the mode's type; cudaFree() it. */
-void *loader_matrix(struct loader *loader, const struct tensor *const *tensors, int count);
+/* Rows [first_row, first_row + rows) and columns [first_column, first_column + columns) of a matrix. */
+struct weight_part {
+    const struct tensor *tensor;
+    int first_row, rows, first_column, columns;
+};
 
-/* In float32, whatever the mode; cudaFree() it. */
-float *loader_vector(struct loader *loader, const struct tensor *tensor);
+/* A rank's slice of so many rows, or columns, of a matrix. */
+struct weight_part weight_rows(const struct tensor *tensor, int index, int rows);
+struct weight_part weight_columns(const struct tensor *tensor, int index, int columns);
+
+/* The parts, of equal width, one below the other, in the mode's type; cudaFree() it. */
+void *loader_matrix(struct loader *loader, const struct weight_part *parts, int count);
+
+/* In float32, whatever the mode, one behind the other; cudaFree() it. */
+float *loader_vectors(struct loader *loader, const struct tensor *const *tensors, int count);
 
 /* What has been loaded so far. */
 size_t loader_bytes(const struct loader *loader);

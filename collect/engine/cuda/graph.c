@@ -1,0 +1,80 @@
+/* Calls whose shape is known beforehand are captured as CUDA graphs, one for each number of sessions, before anything is
+ * measured. What differs from call to call (tokens, positions, lengths, paths) stands in memory that the graph reads, so
+ * that a graph holds at every length of the cache. */
+#include "collect/engine/cuda/cuda.h"
+
+#include <stdlib.h>
+
+/* Makes a batch of the call's shape for sessions 0, 1, ... */
+static void shape_call(struct cuda *cuda, enum call call, int sessions)
+{
+    const struct model *drafter = cuda->options.drafter;
+    int rows = call == CALL_STEP ? 1 : call == CALL_DRAFT ? drafter->block_size : cuda->options.nodes;
+    struct segment *segments = xcalloc((size_t)sessions, sizeof *segments);
+    struct kept_path *paths = xcalloc((size_t)sessions, sizeof *paths);
+    static const int root = 0;
+    for (int i = 0; i < sessions; i++) {
+        segments[i] = (struct segment){i, rows, NULL, NULL};
+        paths[i] = (struct kept_path){i, 1, &root};
+    }
+    if (call == CALL_COMMIT)
+        batch_keep(cuda, paths, sessions, cuda->path_rows);
+    else
+        batch_make(cuda, call, call == CALL_DRAFT ? drafter : cuda->options.target, segments, sessions,
+                   call == CALL_DRAFT);
+    free(paths);
+    free(segments);
+}
+
+static void capture(struct cuda *cuda, enum call call, int sessions)
+{
+    shape_call(cuda, call, sessions);
+    cuda_queue_call(cuda, call); /* once as it is: kernels are loaded when first used */
+    cuda_wait(cuda);
+    FOR_GPUS(cuda, gpu)
+        CUDA_CHECK(cudaStreamBeginCapture(gpu->stream, cudaStreamCaptureModeThreadLocal));
+    cuda_queue_call(cuda, call);
+    FOR_GPUS(cuda, gpu) {
+        cudaGraph_t graph;
+        CUDA_CHECK(cudaStreamEndCapture(gpu->stream, &graph));
+        CUDA_CHECK(cudaGraphInstantiate(&gpu->graphs[call][sessions - 1], graph, 0));
+        CUDA_CHECK(cudaGraphDestroy(graph));
+        CUDA_CHECK(cudaGraphUpload(gpu->graphs[call][sessions - 1], gpu->stream));
+    }
+    cuda_wait(cuda);
+}
+
+static bool has_call(const struct cuda *cuda, enum call call)
+{
+    return call != CALL_PROMPT && (call == CALL_STEP) == !cuda->options.drafter;
+}
+
+void graph_capture_all(struct cuda *cuda)
+{
+    for (enum call call = 0; call < CALL_COUNT; call++) {
+        for (int i = 0; i < cuda->gpu_count; i++)
+            cuda->gpus[i].graphs[call] = xcalloc((size_t)cuda->options.sessions, sizeof(cudaGraphExec_t));
+        for (int sessions = 1; has_call(cuda, call) && sessions <= cuda->options.sessions; sessions++)
+            capture(cuda, call, sessions);
+    }
+    cuda->ahead.launched = cuda->ahead.answered = 0;
+    FOR_GPUS(cuda, gpu)
+        CUDA_CHECK(cudaMemset(gpu->steps, 0, sizeof *gpu->steps));
+}
+
+void graph_launch(struct cuda *cuda, enum call call, int sessions)
+{
+    FOR_GPUS(cuda, gpu)
+        CUDA_CHECK(cudaGraphLaunch(gpu->graphs[call][sessions - 1], gpu->stream));
+}
+
+void graph_destroy_all(struct cuda *cuda)
+{
+    FOR_GPUS(cuda, gpu)
+        for (enum call call = 0; call < CALL_COUNT; call++) {
+            for (int i = 0; gpu->graphs[call] && i < cuda->options.sessions; i++)
+                if (gpu->graphs[call][i])
+                    CUDA_CHECK(cudaGraphExecDestroy(gpu->graphs[call][i]));
+            free(gpu->graphs[call]);
+        }
+}

@@ -1,0 +1,244 @@
+/* What the backend takes of the GPUs and of the host, planned before it is taken. */
+#include "collect/engine/cuda/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD_LOGITS (32 << 20)      /* how many exist at a time, unless 64 rows have more */
+#define RESERVE ((size_t)512 << 20) /* bytes of each GPU for CUDA's own code, queues and graphs */
+#define BUFFERS_MAXIMUM 32
+
+/* A piece of the GPU's memory, or (pinned) of the host's, with zero bytes where the options do not need it. */
+struct buffer {
+    void **to;
+    size_t count, size;
+    bool pinned, grows; /* with the capacity: a cache or what belongs to it */
+};
+
+static int most(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* --- what there is ---------------------------------------------------------------------------------------------- */
+
+static int add_caches(const struct cuda *cuda, struct layers *layers, struct buffer *buffers)
+{
+    const struct model *model = layers->model;
+    size_t cache = (size_t)model->layer_count * (size_t)cuda->options.sessions * (size_t)layers->kv_heads *
+                   (size_t)cuda->options.capacity * (size_t)model->head_size;
+    buffers[0] = (struct buffer){&layers->keys, cache, element_size(cuda->type), false, true};
+    buffers[1] = (struct buffer){&layers->values, cache, element_size(cuda->type), false, true};
+    return 2;
+}
+
+static size_t partials(const struct cuda *cuda, const struct layers *layers)
+{
+    return layers->model ? kernels_attention_partials(cuda->most_rows, layers->heads, layers->model->head_size) : 0;
+}
+
+/* The widest of a rank's rows that a product of these layers answers. */
+static int widest(const struct layers *layers, bool drafter)
+{
+    const struct model *model = layers->model;
+    int kv = layers->kv_heads * model->head_size;
+    int width = most(layers->heads * model->head_size + 2 * kv, 2 * layers->inner);
+    return most(width, drafter ? 2 * model->layer_count * kv : 0);
+}
+
+static int list_rank(struct cuda *cuda, struct rank *rank, struct buffer *buffers)
+{
+    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
+    int count = add_caches(cuda, &rank->target, buffers);
+    int fused = widest(&rank->target, false), heads = rank->target.heads * target->head_size,
+        inner = rank->target.inner;
+    if (drafter) {
+        count += add_caches(cuda, &rank->drafter, buffers + count);
+        fused = most(fused, widest(&rank->drafter, true));
+        heads = most(heads, rank->drafter.heads * drafter->head_size);
+        inner = most(inner, rank->drafter.inner);
+    }
+    size_t rows = (size_t)cuda->most_rows, head = (size_t)cuda->head_rows, size = element_size(cuda->type);
+    size_t hidden = (size_t)target->hidden_size, slice = (size_t)(target->vocabulary_size / cuda->options.ranks);
+    size_t slots = drafter ? (size_t)(cuda->options.sessions * drafter->block_size) : 0;
+    size_t tops = slots * (size_t)cuda->options.draft_width;
+    size_t own = partials(cuda, &rank->target), other = partials(cuda, &rank->drafter);
+    const struct buffer list[] = {
+        {(void **)&rank->fused, rows * (size_t)fused, sizeof(float)},
+        {&rank->queries, rows * (size_t)heads, size},
+        {&rank->attended, rows * (size_t)heads, size},
+        {&rank->gated, rows * (size_t)inner, size},
+        {(void **)&rank->partial, own > other ? own : other, sizeof(float)},
+        {(void **)&rank->sums[0], rows * hidden, sizeof(float)},
+        {(void **)&rank->sums[1], rows * hidden, sizeof(float)},
+        {(void **)&rank->sums[2], drafter ? rows * hidden : 0, sizeof(float)},
+        {(void **)&rank->logits, head * slice, sizeof(float)},
+        {&rank->choose_partial, kernels_choose_partials(cuda->head_rows), 1},
+        {(void **)&rank->leaders, rows, sizeof *rank->leaders},
+        {&rank->top_partial,
+         drafter ? kernels_top_partials(cuda->head_rows, cuda->options.draft_width, (int)slice) : 0, 1},
+        {(void **)&rank->draft_tokens, tops, sizeof(int), true},
+        {(void **)&rank->draft_values, tops, sizeof(float), true},
+        {(void **)&rank->draft_sums, slots, sizeof(float), true},
+    };
+    memcpy(buffers + count, list, sizeof list);
+    return count + (int)(sizeof list / sizeof *list);
+}
+
+static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
+{
+    const struct model *models[] = {cuda->options.target, cuda->options.drafter};
+    size_t rows = (size_t)cuda->most_rows, head = (size_t)cuda->head_rows, hidden = (size_t)models[0]->hidden_size;
+    size_t size = element_size(cuda->type);
+    size_t features = models[1] ? rows * (size_t)models[1]->feature_count * hidden : 0;
+    int count = 0;
+    for (int i = 0; i < 2 && models[i]; i++) {
+        size_t angles = (size_t)cuda->options.capacity * (size_t)models[i]->head_size / 2;
+        buffers[count++] = (struct buffer){(void **)&gpu->cosines[i], angles, sizeof(float), false, true};
+        buffers[count++] = (struct buffer){(void **)&gpu->sines[i], angles, sizeof(float), false, true};
+    }
+    for (enum call call = 0; call < CALL_COUNT; call++)
+        buffers[count++] = (struct buffer){(void **)&gpu->staging[call], cuda->staging[call].size, 1};
+    const struct buffer list[] = {
+        {(void **)&gpu->meeting.flags, RANKS_MAXIMUM, sizeof(unsigned)},
+        {(void **)&gpu->meeting.count, 1, sizeof(unsigned)},
+        {(void **)&gpu->meeting.arrived, 1, sizeof(unsigned)},
+        {(void **)&gpu->steps, 1, sizeof(unsigned)},
+        {(void **)&gpu->x, rows * hidden, sizeof(float)},
+        {&gpu->input, rows * hidden, size},
+        {&gpu->normed, (rows + head) * hidden, size}, /* the head begins at any row */
+        {&gpu->features, features, size},
+        {&gpu->kept_features, features, size},
+    };
+    memcpy(buffers + count, list, sizeof list);
+    return count + (int)(sizeof list / sizeof *list);
+}
+
+static int list_host(struct cuda *cuda, struct buffer *buffers)
+{
+    size_t rows = (size_t)cuda->most_rows, sessions = (size_t)cuda->options.sessions;
+    int count = 0;
+    for (enum call call = 0; call < CALL_COUNT; call++)
+        buffers[count++] = (struct buffer){(void **)&cuda->staging[call].host, cuda->staging[call].size, 1, true};
+    const struct buffer list[] = {
+        {(void **)&cuda->choices, rows, sizeof(struct choice), true},
+        {(void **)&cuda->ahead.ring, CUDA_AHEAD * sessions, sizeof(struct choice), true},
+        {(void **)&cuda->row_logits, (size_t)cuda->options.target->vocabulary_size, sizeof(float), true},
+    };
+    memcpy(buffers + count, list, sizeof list);
+    return count + (int)(sizeof list / sizeof *list);
+}
+
+/* --- how much --------------------------------------------------------------------------------------------------- */
+
+/* The rows of the calls, and what each brings along. */
+static void set_sizes(struct cuda *cuda)
+{
+    const struct backend_options *options = &cuda->options;
+    const struct model *target = options->target, *drafter = options->drafter;
+    int block = drafter ? drafter->block_size : 1, prompt = least(CUDA_PROMPT_CHUNK, options->capacity);
+    int group = target->head_count / target->kv_head_count, sessions = options->sessions;
+    cuda->path_rows = least(block, options->nodes);
+    cuda->most_rows = most(sessions * most(options->nodes, block), prompt);
+    cuda->most_rows = most(cuda->most_rows, PRODUCT_ROWS_STEP); /* products round up */
+    cuda->most_rows = (cuda->most_rows + PRODUCT_ROWS_STEP - 1) / PRODUCT_ROWS_STEP * PRODUCT_ROWS_STEP;
+    cuda->head_rows = least(cuda->most_rows, most(64, HEAD_LOGITS / target->vocabulary_size));
+    if (drafter)
+        group = most(group, drafter->head_count / drafter->kv_head_count);
+    cuda->staging[CALL_PROMPT].size = batch_bytes(prompt, sessions, prompt, group);
+    cuda->staging[CALL_STEP].size = batch_bytes(sessions, sessions, 1, group);
+    cuda->staging[CALL_DRAFT].size = batch_bytes(sessions * block, sessions, block, group);
+    cuda->staging[CALL_VERIFY].size = batch_bytes(sessions * options->nodes, sessions, options->nodes, group);
+    cuda->staging[CALL_COMMIT].size = batch_keep_bytes(sessions, sessions * most(options->nodes, block));
+}
+
+/* Bytes of the weights on one GPU. */
+static size_t weight_bytes(const struct cuda *cuda)
+{
+    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
+    size_t embedding = (size_t)target->vocabulary_size * (size_t)target->hidden_size;
+    size_t parameters = (size_t)model_parameter_count(target) - embedding;
+    if (drafter)
+        parameters += (size_t)model_parameter_count(drafter) + 2 * (size_t)drafter->layer_count *
+                                                                    (size_t)drafter->kv_head_count *
+                                                                    (size_t)drafter->head_size *
+                                                                    (size_t)drafter->hidden_size;
+    return (embedding + parameters / (size_t)cuda->gpu_count) * element_size(cuda->type);
+}
+
+static int check_memory(struct cuda *cuda, const struct buffer *buffers, int count, struct error *error)
+{
+    const struct backend_options *options = &cuda->options;
+    size_t available = 0, total = 0, weights = weight_bytes(cuda), caches = 0, work = PRODUCT_WORKSPACE;
+    for (int i = 0; i < count; i++)
+        if (!buffers[i].pinned)
+            *(buffers[i].grows ? &caches : &work) += buffers[i].count * buffers[i].size;
+    CUDA_CHECK(cudaMemGetInfo(&available, &total));
+    cuda->cache_bytes += caches;
+    cuda->scratch_bytes += work;
+    size_t fixed = weights + work + RESERVE, each = caches / (size_t)options->capacity;
+    if (fixed + caches <= available)
+        return 0;
+    size_t positions = available > fixed && each > 0 ? (available - fixed) / each : 0;
+    int spare = most(options->nodes, options->drafter ? options->drafter->block_size : 1);
+    size_t sessions = caches && available > fixed ? (available - fixed) / (caches / (size_t)options->sessions) : 0;
+    return fail(error,
+                "%s: weights of %zu MiB, caches of %zu MiB (%d sessions of %d tokens) and %zu MiB to work in do not "
+                "fit the %zu MiB that are free on the GPU; %d sessions of at most %zu tokens would, or %zu sessions",
+                options->target->folder, weights >> 20, caches >> 20, options->sessions, options->capacity - spare,
+                (work + RESERVE) >> 20, available >> 20, options->sessions,
+                positions > (size_t)spare ? positions - (size_t)spare : 0, sessions);
+}
+
+static int take(struct cuda *cuda, struct gpu *gpu, struct error *error)
+{
+    struct buffer buffers[BUFFERS_MAXIMUM * (RANKS_MAXIMUM + 1)];
+    int count = list_gpu(cuda, gpu, buffers);
+    FOR_RANKS(gpu, rank)
+        count += list_rank(cuda, rank, buffers + count);
+    cuda_select(gpu);
+    if (check_memory(cuda, buffers, count, error))
+        return -1;
+    for (int i = 0; i < count; i++) {
+        size_t bytes = buffers[i].count * buffers[i].size;
+        *buffers[i].to = buffers[i].pinned ? device_allocate_pinned(bytes) : device_allocate(bytes);
+    }
+    return 0;
+}
+
+int memory_take(struct cuda *cuda, struct error *error)
+{
+    struct buffer buffers[BUFFERS_MAXIMUM];
+    set_sizes(cuda);
+    for (int i = 0; i < cuda->gpu_count; i++)
+        if (take(cuda, &cuda->gpus[i], error))
+            return -1;
+    int count = list_host(cuda, buffers);
+    for (int i = 0; i < count; i++)
+        *buffers[i].to = device_allocate_pinned(buffers[i].count * buffers[i].size);
+    return 0;
+}
+
+static void give_back(const struct buffer *buffers, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (*buffers[i].to)
+            CUDA_CHECK(buffers[i].pinned ? cudaFreeHost(*buffers[i].to) : cudaFree(*buffers[i].to));
+}
+
+void memory_give_back(struct cuda *cuda)
+{
+    struct buffer buffers[BUFFERS_MAXIMUM * (RANKS_MAXIMUM + 1)];
+    FOR_GPUS(cuda, gpu) {
+        int count = list_gpu(cuda, gpu, buffers);
+        FOR_RANKS(gpu, rank)
+            count += list_rank(cuda, rank, buffers + count);
+        give_back(buffers, count);
+    }
+    give_back(buffers, list_host(cuda, buffers));
+}
