@@ -204,9 +204,10 @@ void comparisons_init(struct cells *cells, struct comparisons *comparisons)
     const struct plan *plan = cells->plan;
     size_t most = 2 * (size_t)plan->arm_count * ((size_t)plan->workload_count + 1);
     *comparisons = (struct comparisons){.cells = cells, .items = xcalloc(most, sizeof *comparisons->items)};
-    run_rules_judge_cells(cells);
     compare_all_over(cells, METHOD_AUTO, comparisons);
     compare_all_over(cells, METHOD_LINEAR, comparisons);
+    drift_init(cells, &comparisons->drift);
+    run_rules_judge_cells(cells, &comparisons->drift);
 }
 
 void comparisons_free(struct comparisons *comparisons)
@@ -219,5 +220,6 @@ void comparisons_free(struct comparisons *comparisons)
         free(comparisons->items[i].pairs);
     }
     free(comparisons->items);
+    drift_free(&comparisons->drift);
     *comparisons = (struct comparisons){0};
 }

@@ -7,7 +7,7 @@
 #ifndef ANALYZE_COMPARISONS_H
 #define ANALYZE_COMPARISONS_H
 
-#include "analyze/cells.h"
+#include "analyze/drift.h"
 
 struct pair {
     const struct judged *arm, *baseline; /* NULL: none */
@@ -31,6 +31,7 @@ struct comparisons {
     const struct cells *cells;
     struct comparison *items; /* over auto first; of each pair of arms the workloads in order, then all together */
     int count;
+    struct drift drift;
 };
 
 /* What a pair rule voids beside auto is noted in the arm's cells as well: an output that is not the target's makes no

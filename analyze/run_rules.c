@@ -143,115 +143,19 @@ static void judge_knobs(struct cells *cells)
 
 /* --- DRIFT -------------------------------------------------------------------------------------------------------- */
 
-enum { DRIFT_ATTEMPTS_MINIMUM = 6 }; /* fewer have no order that is unlikelier than 1% */
 static const double DRIFT_P = .01;
-
-/* How far the logarithm of an attempt's time a token lies from its cells' means. */
-struct residual {
-    const struct run *run;
-    const struct attempt *attempt;
-    double sum;
-    int cells;
-};
-
-static double log_tpot(const struct cell *cell, const struct attempt *attempt)
-{
-    const struct sample_sums sums = samples_sum(attempt, cell->workload->name, NULL);
-    return log(samples_tpot_ns(&sums));
-}
-
-/* A cell of one block is its own mean. */
-static void add_residuals(const struct cells *cells, const struct cell *cell, struct residual *residuals)
-{
-    double *logs = xcalloc((size_t)cells->blocks, sizeof *logs), sum = 0;
-    int count = 0;
-    for (int block = 1; block <= cells->blocks; block++) {
-        const struct attempt *attempt = cell_usable(cell, block, RULE_VOIDS_TIMES);
-        logs[block - 1] = attempt ? log_tpot(cell, attempt) : NAN;
-        if (isnan(logs[block - 1]))
-            continue;
-        sum += logs[block - 1];
-        count++;
-    }
-    for (int block = 1; block <= cells->blocks; block++) {
-        if (count < 2 || isnan(logs[block - 1]))
-            continue;
-        const struct judged *judged = cell->blocks[block - 1].counted;
-        struct residual *residual = &residuals[judged - cells->run->attempts];
-        residual->attempt = &judged->attempt;
-        residual->sum += logs[block - 1] - sum / count;
-        residual->cells++;
-    }
-    free(logs);
-}
-
-static int compare_begin(const void *a, const void *b)
-{
-    const struct residual *first = a, *second = b;
-    if (cells_is_newer(first->run, first->attempt, second->attempt))
-        return 1;
-    return cells_is_newer(first->run, second->attempt, first->attempt) ? -1 : 0;
-}
-
-static int count_arms(const struct residual *residuals, int count)
-{
-    int arms = 0;
-    for (int i = 0; i < count; i++) {
-        int first = 0;
-        while (!arm_equal(&residuals[first].attempt->arm, &residuals[i].attempt->arm))
-            first++;
-        arms += first == i;
-    }
-    return arms;
-}
-
-/* In the order in which the attempts were begun, one value each. */
-static double *order_residuals(const struct cells *cells, int *count, int *arms)
-{
-    const int attempts = cells->run->attempt_count;
-    struct residual *residuals = xcalloc((size_t)attempts, sizeof *residuals);
-    double *values = xcalloc((size_t)attempts, sizeof *values);
-    for (int i = 0; i < cells->count; i++)
-        add_residuals(cells, &cells->items[i], residuals);
-    *count = 0;
-    for (int i = 0; i < attempts; i++) {
-        residuals[i].run = cells->run;
-        if (residuals[i].cells)
-            residuals[(*count)++] = residuals[i];
-    }
-    if (*count)
-        qsort(residuals, (size_t)*count, sizeof *residuals, compare_begin);
-    for (int i = 0; i < *count; i++)
-        values[i] = residuals[i].sum / residuals[i].cells;
-    *arms = count_arms(residuals, *count);
-    free(residuals);
-    return values;
-}
-
-/* How much longer a token takes at one end of the run than at the other; 0 where chance explains it. */
-static double measure_drift(const double *values, int count, int arms)
-{
-    double *order = xcalloc((size_t)count, sizeof *order);
-    for (int i = 0; i < count; i++)
-        order[i] = i;
-    const double p = count < DRIFT_ATTEMPTS_MINIMUM ? NAN : statistics_spearman_p(order, values, count, arms);
-    free(order);
-    return p < DRIFT_P ? expm1(fabs(statistics_slope(values, count)) * (count - 1)) : 0;
-}
 
 static void see_drift(const void *context, double threshold, struct verdicts *verdicts)
 {
-    const double drift = *(const double *)context;
-    if (drift > threshold)
-        verdicts_add(verdicts, RULE_DRIFT, RULE_SUSPECT, NULL, drift, threshold,
-                     "from one end of the run to the other times a token change by %.3g %%", 100 * drift);
+    const struct drift *drift = context;
+    const double change = expm1(fabs(log1p(drift->change))); /* of the shorter time */
+    if (drift->p < DRIFT_P && change > threshold)
+        verdicts_add(verdicts, RULE_DRIFT, RULE_SUSPECT, NULL, change, threshold,
+                     "from one end of the run to the other times a token change by %.3g %%", 100 * change);
 }
 
-void run_rules_judge_cells(struct cells *cells)
+void run_rules_judge_cells(struct cells *cells, const struct drift *drift)
 {
-    int count, arms;
-    double *values = order_residuals(cells, &count, &arms), drift = measure_drift(values, count, arms);
-    free(values);
-    rule_judge_by(RULE_DRIFT, &cells->plan->rules, see_drift, &drift, &cells->verdicts);
+    rule_judge_by(RULE_DRIFT, &cells->plan->rules, see_drift, drift, &cells->verdicts);
     judge_knobs(cells);
 }

@@ -9,6 +9,6 @@
 void run_rules_judge_speedup(const struct cells *cells, struct comparison *comparison);
 
 /* KNOB_NO_EFFECT, noted at the blocks of the larger budget; DRIFT, noted at the run. */
-void run_rules_judge_cells(struct cells *cells);
+void run_rules_judge_cells(struct cells *cells, const struct drift *drift);
 
 #endif

@@ -1,5 +1,6 @@
 #include "analyze/samples.h"
 
+#include "collect/record/repetition.h"
 #include "collect/record/stated.h"
 
 #include <math.h>
@@ -45,12 +46,59 @@ static bool has_first(const struct sample *sample)
     return sample->ttft_ns > 0 && sample->first_tokens >= 0;
 }
 
-static const struct sample *find_answer(const struct attempt *attempt, const char *workload, const char *prompt)
+const struct sample *samples_next(const struct attempt *attempt, const char *workload, int *at)
 {
-    for (int i = 0; i < attempt->sample_count; i++)
-        if (is_answered(&attempt->samples[i], workload) && strcmp(attempt->samples[i].prompt, prompt) == 0)
-            return &attempt->samples[i];
+    while (*at < attempt->sample_count)
+        if (is_answered(&attempt->samples[(*at)++], workload))
+            return &attempt->samples[*at - 1];
     return NULL;
+}
+
+/* The search goes on behind the last find, *at: the arms of a block answer prompts in the same order. */
+static const struct sample *find_answer(const struct attempt *attempt, const char *workload, const char *prompt,
+                                        int *at)
+{
+    for (int i = 0; i < attempt->sample_count; i++) {
+        const int index = (*at + i) % attempt->sample_count;
+        const struct sample *sample = &attempt->samples[index];
+        if (is_answered(sample, workload) && strcmp(sample->prompt, prompt) == 0) {
+            *at = index + 1;
+            return sample;
+        }
+    }
+    return NULL;
+}
+
+static bool goes_in_circles(const struct sample *sample)
+{
+    return sample->token_ids && repetition_found(sample->token_ids, sample->tokens);
+}
+
+static bool are_identical(const struct sample *a, const struct sample *b)
+{
+    return a->token_ids && b->token_ids && a->tokens == b->tokens &&
+           memcmp(a->token_ids, b->token_ids, (size_t)a->tokens * sizeof *a->token_ids) == 0;
+}
+
+static bool is_kept(const struct sample *sample, const struct sample *other, enum samples_kept kept)
+{
+    return kept == SAMPLES_ALL || (kept == SAMPLES_IDENTICAL && are_identical(sample, other)) ||
+           (kept == SAMPLES_VARIED && !goes_in_circles(sample) && !goes_in_circles(other));
+}
+
+static void add_sample(const struct sample *sample, const struct sample *other, struct sample_sums *sums)
+{
+    if (has_decode(sample) && has_decode(other)) {
+        sums->prompts++;
+        sums->decode_ns += sample->decode_ns;
+        sums->tokens += decoded_tokens(sample);
+        sums->rounds += sample->rounds > 0 ? sample->rounds : NAN;
+    }
+    if (has_first(sample) && has_first(other)) {
+        sums->first_prompts++;
+        sums->first_ns += sample->ttft_ns;
+        sums->first_tokens += sample->first_tokens;
+    }
 }
 
 /* Of an attempt that was imported without its requests: which prompts they were is unknown. */
@@ -73,29 +121,34 @@ static struct sample_sums sum_stated(const struct attempt *attempt)
     return sums;
 }
 
-struct sample_sums samples_sum(const struct attempt *attempt, const char *workload, const struct attempt *beside)
+struct sample_sums samples_sum_kept(const struct attempt *attempt, const char *workload, const struct attempt *beside,
+                                    enum samples_kept kept)
 {
     struct sample_sums sums = {0};
-    if (attempt_is_stated(attempt))
+    const struct sample *sample;
+    if (attempt_is_stated(attempt) && kept == SAMPLES_ALL)
         return sum_stated(attempt);
-    for (int i = 0; i < attempt->sample_count; i++) {
-        const struct sample *sample = &attempt->samples[i];
-        const struct sample *other = sample;
-        if (!is_answered(sample, workload) || (beside && !(other = find_answer(beside, workload, sample->prompt))))
-            continue;
-        if (has_decode(sample) && has_decode(other)) {
-            sums.prompts++;
-            sums.decode_ns += sample->decode_ns;
-            sums.tokens += decoded_tokens(sample);
-            sums.rounds += sample->rounds > 0 ? sample->rounds : NAN;
-        }
-        if (has_first(sample) && has_first(other)) {
-            sums.first_prompts++;
-            sums.first_ns += sample->ttft_ns;
-            sums.first_tokens += sample->first_tokens;
-        }
+    for (int at = 0, at_other = 0; (sample = samples_next(attempt, workload, &at));) {
+        const struct sample *other = beside ? find_answer(beside, workload, sample->prompt, &at_other) : sample;
+        if (other && is_kept(sample, other, kept))
+            add_sample(sample, other, &sums);
     }
     return sums;
+}
+
+struct sample_sums samples_sum(const struct attempt *attempt, const char *workload, const struct attempt *beside)
+{
+    return samples_sum_kept(attempt, workload, beside, SAMPLES_ALL);
+}
+
+struct sample_times samples_times(const struct sample *sample)
+{
+    const bool first = has_first(sample), decode = has_decode(sample);
+    return (struct sample_times){
+        .tpot_ns = decode ? sample->decode_ns / decoded_tokens(sample) : NAN,
+        .ttft_ns = first ? sample->ttft_ns : NAN,
+        .end_to_end_ns = first && decode ? (double)sample->ttft_ns + sample->decode_ns : NAN,
+    };
 }
 
 double samples_tpot_ns(const struct sample_sums *sums)
@@ -113,6 +166,67 @@ double samples_end_to_end_ns(const struct sample_sums *sums)
     return sums->prompts && sums->prompts == sums->first_prompts
                ? (sums->decode_ns + sums->first_ns) / (sums->tokens + sums->first_tokens)
                : NAN;
+}
+
+/* --- all requests in flight --------------------------------------------------------------------------------------- */
+
+static int compare_times(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* When all places are filled for the first time, and the last admission: -1 where that is not known. */
+struct window {
+    int64_t from_ns, to_ns;
+};
+
+static struct window find_window(const struct attempt *attempt, const char *workload)
+{
+    struct window window = {-1, -1};
+    int64_t *starts = xcalloc((size_t)attempt->sample_count + 1, sizeof *starts);
+    int count = 0;
+    bool known = true;
+    const struct sample *sample;
+    for (int at = 0; (sample = attempt_next_sample(attempt, workload, &at));) {
+        starts[count++] = sample->start_ns;
+        known &= sample->start_ns >= 0;
+    }
+    if (known && count > attempt->arm.concurrency) {
+        qsort(starts, (size_t)count, sizeof *starts, compare_times);
+        window = (struct window){starts[attempt->arm.concurrency - 1], starts[count - 1]};
+    }
+    free(starts);
+    return window;
+}
+
+/* Of the tokens that come evenly from `from_ns` to `to_ns`, those in the window. */
+static double tokens_in(const struct window *window, double tokens, double from_ns, double to_ns)
+{
+    const double first = fmax(from_ns, (double)window->from_ns), last = fmin(to_ns, (double)window->to_ns);
+    return last > first ? tokens * (last - first) / (to_ns - from_ns) : 0;
+}
+
+double samples_aggregate_tokens_per_s(const struct attempt *attempt, const char *workload)
+{
+    if (attempt->arm.concurrency == 1) {
+        const struct sample_sums sums = samples_sum(attempt, workload, NULL);
+        return 1e9 / samples_end_to_end_ns(&sums);
+    }
+    const struct window window = find_window(attempt, workload);
+    if (window.to_ns <= window.from_ns)
+        return NAN;
+    double tokens = 0;
+    const struct sample *sample;
+    for (int at = 0; (sample = samples_next(attempt, workload, &at));) {
+        if (!has_first(sample) || !has_decode(sample))
+            return NAN;
+        const double first_ns = (double)sample->start_ns + sample->ttft_ns;
+        if (first_ns >= window.from_ns && first_ns < window.to_ns)
+            tokens += sample->first_tokens;
+        tokens += tokens_in(&window, decoded_tokens(sample), first_ns, first_ns + sample->decode_ns);
+    }
+    return 1e9 * tokens / (double)(window.to_ns - window.from_ns);
 }
 
 /* --- rounds ------------------------------------------------------------------------------------------------------- */
@@ -138,11 +252,12 @@ static void count_round(struct round_sums *sums, int accepted)
     sums->rounds++;
 }
 
-void samples_add_rounds(const struct attempt *attempt, const char *workload, struct round_sums *sums)
+void samples_add_rounds(const struct attempt *attempt, const char *workload, enum samples_kept kept,
+                        struct round_sums *sums)
 {
-    for (int i = 0; i < attempt->sample_count; i++) {
-        const struct sample *sample = &attempt->samples[i];
-        if (!is_answered(sample, workload) || !sample->accepted || sample->rounds < 1)
+    const struct sample *sample;
+    for (int at = 0; (sample = samples_next(attempt, workload, &at));) {
+        if (!sample->accepted || sample->rounds < 1 || !is_kept(sample, sample, kept))
             continue;
         struct prompt_rounds *prompt = find_prompt(sums, sample->prompt);
         prompt->attempts++;
@@ -163,15 +278,34 @@ void samples_free_rounds(struct round_sums *sums)
 
 /* --- stages ------------------------------------------------------------------------------------------------------- */
 
+/* With one request at a time nobody waits for another. */
+static double stalled_ns(const struct attempt *attempt, const struct sample *sample)
+{
+    return sample->stall_ns >= 0 ? sample->stall_ns : attempt->arm.concurrency == 1 ? 0 : NAN;
+}
+
+static double known(int64_t value)
+{
+    return value >= 0 ? value : NAN;
+}
+
 void samples_add_stages(const struct attempt *attempt, const char *workload, struct stage_sums *sums)
 {
-    for (int i = 0; i < attempt->sample_count; i++) {
-        const struct sample *sample = &attempt->samples[i];
-        if (!is_answered(sample, workload) || !has_decode(sample) || sample->rounds < 1)
+    const struct sample *sample;
+    for (int at = 0; (sample = samples_next(attempt, workload, &at));) {
+        if (!has_decode(sample) || sample->rounds < 1)
             continue;
         sums->rounds += sample->rounds;
         sums->decode_ns += sample->decode_ns;
+        sums->stall_ns += stalled_ns(attempt, sample);
+        sums->communicate_ns += known(sample->communicate_ns);
+        sums->context += sample->rounds * (known(sample->prompt_tokens) + sample->tokens / 2.0);
         for (int stage = 0; stage < STAGE_COUNT; stage++)
-            sums->stage_ns[stage] += sample->stages_ns[stage] >= 0 ? sample->stages_ns[stage] : NAN;
+            sums->stage_ns[stage] += known(sample->stages_ns[stage]);
     }
+}
+
+double samples_round_ns(const struct stage_sums *sums)
+{
+    return sums->rounds > 0 ? (sums->decode_ns - sums->stall_ns) / sums->rounds : NAN;
 }

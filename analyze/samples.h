@@ -22,11 +22,32 @@ struct sample_sums {
 /* `beside` not NULL: only prompts that it answered as well. */
 struct sample_sums samples_sum(const struct attempt *attempt, const char *workload, const struct attempt *beside);
 
+/* The same of fewer samples: those whose output does not go round in circles (rule REPETITION), or those whose output
+ * is the same in both. */
+enum samples_kept { SAMPLES_ALL, SAMPLES_VARIED, SAMPLES_IDENTICAL };
+struct sample_sums samples_sum_kept(const struct attempt *attempt, const char *workload, const struct attempt *beside,
+                                    enum samples_kept kept);
+
 /* Nanoseconds a token after the first delivery; of the mean time to first token; a token with the time to the first.
  * NaN where missing. */
 double samples_tpot_ns(const struct sample_sums *sums);
 double samples_ttft_ns(const struct sample_sums *sums);
 double samples_end_to_end_ns(const struct sample_sums *sums);
+
+/* What one answered sample says; NaN where missing: nanoseconds a token after the first delivery, to the first token,
+ * and from start to end. */
+struct sample_times {
+    double tpot_ns, ttft_ns, end_to_end_ns;
+};
+struct sample_times samples_times(const struct sample *sample);
+
+/* The next answered sample of the workload from index *at on, which begins at 0; NULL behind the last. */
+const struct sample *samples_next(const struct attempt *attempt, const char *workload, int *at);
+
+/* Tokens/s of all requests in flight together. With several places: between the moment when all are filled for the
+ * first time and the last admission, tokens of a request spread evenly over its decode time. With one: requests back to
+ * back. NaN where missing, or where nothing lies between. */
+double samples_aggregate_tokens_per_s(const struct attempt *attempt, const char *workload);
 
 /* Acceptance of a prompt, summed over the attempts that answered it. */
 struct prompt_rounds {
@@ -45,15 +66,22 @@ struct round_sums {
     int64_t rounds;
 };
 
-void samples_add_rounds(const struct attempt *attempt, const char *workload, struct round_sums *sums);
+void samples_add_rounds(const struct attempt *attempt, const char *workload, enum samples_kept kept,
+                        struct round_sums *sums);
 void samples_free_rounds(struct round_sums *sums);
 
-/* Time by stage over any number of attempts. Zero-initialised: none. */
+/* Time of rounds over any number of attempts. Zero-initialised: none. What a sample does not say is NaN. */
 struct stage_sums {
     double rounds, decode_ns;
-    double stage_ns[STAGE_COUNT]; /* NaN where a sample does not say */
+    double stall_ns; /* of the decode time: others' prefills */
+    double stage_ns[STAGE_COUNT];
+    double communicate_ns; /* contained in the stages */
+    double context;        /* tokens that a round looks back on, summed over the rounds */
 };
 
 void samples_add_stages(const struct attempt *attempt, const char *workload, struct stage_sums *sums);
+
+/* Nanoseconds a round, without stalls; NaN where missing. */
+double samples_round_ns(const struct stage_sums *sums);
 
 #endif

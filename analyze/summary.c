@@ -62,6 +62,15 @@ json_t *summary_make_marks(const bool *marks)
     return array;
 }
 
+json_t *summary_make_without(const struct suspects *suspects, json_t *attempts, json_t *outliers)
+{
+    json_t *object = json_object();
+    json_set(object, "rules", summary_make_marks(suspects->rules));
+    json_set(object, "outliers", outliers);
+    json_set(object, "attempts", attempts);
+    return object;
+}
+
 /* --- provenance --------------------------------------------------------------------------------------------------- */
 
 static int count_sessions(const struct cells *cells)

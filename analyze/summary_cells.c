@@ -1,141 +1,11 @@
 #include "analyze/summary_parts.h"
 
+#include "analyze/devices.h"
 #include "collect/base/json.h"
+#include "collect/record/divergence.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-/* A metric of one attempt, such as its time a token. */
-typedef double attempt_metric(const struct sample_sums *sums);
-
-static double tokens_per_s(const struct sample_sums *sums)
-{
-    return 1e9 / samples_tpot_ns(sums);
-}
-
-static double tpot_ms(const struct sample_sums *sums)
-{
-    return samples_tpot_ns(sums) / 1e6;
-}
-
-static double ttft_ms(const struct sample_sums *sums)
-{
-    return samples_ttft_ns(sums) / 1e6;
-}
-
-static struct interval estimate_metric(const struct cells *cells, const struct cell *cell, attempt_metric *metric,
-                                       unsigned voided_by)
-{
-    double *logs = xcalloc((size_t)cells->blocks, sizeof *logs);
-    int count = 0;
-    for (int block = 1; block <= cells->blocks; block++) {
-        const struct attempt *attempt = cell_usable(cell, block, voided_by);
-        if (!attempt)
-            continue;
-        struct sample_sums sums = samples_sum(attempt, cell->workload->name, NULL);
-        double value = metric(&sums);
-        if (!isnan(value))
-            logs[count++] = log(value);
-    }
-    struct interval interval = summary_estimate(cells->plan, logs, count, cells->plan->alpha);
-    free(logs);
-    return interval;
-}
-
-/* --- acceptance --------------------------------------------------------------------------------------------------- */
-
-/* Prompts are the clusters, each averaged over its blocks first: at temperature 0 blocks repeat themselves. */
-static struct interval estimate_tau(const struct plan *plan, const struct round_sums *sums)
-{
-    double *accepted = xcalloc((size_t)sums->prompt_count, sizeof *accepted);
-    double *rounds = xcalloc((size_t)sums->prompt_count, sizeof *rounds);
-    for (int i = 0; i < sums->prompt_count; i++) {
-        accepted[i] = sums->prompts[i].accepted / sums->prompts[i].attempts;
-        rounds[i] = sums->prompts[i].rounds / sums->prompts[i].attempts;
-    }
-    struct interval interval = statistics_ratio_interval(accepted, rounds, sums->prompt_count, 1, plan->alpha);
-    if (sums->prompt_count < plan->min_blocks)
-        interval.low = interval.high = NAN;
-    free(accepted);
-    free(rounds);
-    return interval;
-}
-
-/* As files state it that were imported without requests: the mean over blocks, a point. */
-static struct interval stated_tau(const struct cells *cells, const struct cell *cell)
-{
-    struct interval interval = {0, NAN, NAN, 0};
-    for (int block = 1; block <= cells->blocks; block++) {
-        const struct attempt *attempt = cell_usable(cell, block, RULE_VOIDS_TAU);
-        if (!attempt || !attempt_is_stated(attempt) || isnan(attempt->observed.accept_length))
-            continue;
-        interval.value += attempt->observed.accept_length;
-        interval.count++;
-    }
-    interval.value /= interval.count;
-    return interval;
-}
-
-static json_t *make_histogram(const struct round_sums *sums)
-{
-    if (!sums->rounds)
-        return json_null();
-    json_t *array = json_array();
-    for (int i = 0; i < sums->histogram_size; i++)
-        json_append(array, json_integer(sums->histogram[i]));
-    return array;
-}
-
-static void set_acceptance(const struct cells *cells, const struct cell *cell, json_t *object)
-{
-    struct round_sums sums = {0};
-    for (int block = 1; block <= cells->blocks; block++)
-        if (cell_usable(cell, block, RULE_VOIDS_TAU))
-            samples_add_rounds(cell_usable(cell, block, RULE_VOIDS_TAU), cell->workload->name, &sums);
-    double of_requests = 0, emitted = 0, rounds = 0;
-    for (int i = 0; i < sums.prompt_count; i++) {
-        const struct prompt_rounds *prompt = &sums.prompts[i];
-        of_requests += prompt->accepted / prompt->rounds / sums.prompt_count;
-        emitted += prompt->emitted / prompt->attempts;
-        rounds += prompt->rounds / prompt->attempts;
-    }
-    json_set(object, "tau",
-             sums.prompt_count ? summary_make_interval(estimate_tau(cells->plan, &sums), "prompts")
-                               : summary_make_interval(stated_tau(cells, cell), "blocks"));
-    json_set(object, "tau_request_mean", json_number(sums.prompt_count ? of_requests : NAN));
-    json_set(object, "tau_emitted", json_number(emitted / rounds));
-    json_set(object, "accepted_histogram", make_histogram(&sums));
-    json_set(object, "rounds", sums.rounds ? json_integer(sums.rounds) : json_null());
-    samples_free_rounds(&sums);
-}
-
-/* --- stages ------------------------------------------------------------------------------------------------------- */
-
-/* Stages and what they leave over, each divided by `by`. */
-static json_t *make_stages(const struct stage_sums *sums, double by)
-{
-    if (!(sums->rounds > 0))
-        return json_null();
-    json_t *object = json_object();
-    double known = NAN;
-    for (int stage = 0; stage < STAGE_COUNT; stage++) {
-        json_set(object, stage_names[stage], json_number(sums->stage_ns[stage] / by));
-        if (!isnan(sums->stage_ns[stage]))
-            known = (isnan(known) ? 0 : known) + sums->stage_ns[stage];
-    }
-    json_set(object, "other", json_number((sums->decode_ns - known) / by));
-    return object;
-}
-
-static void set_stages(const struct cells *cells, const struct cell *cell, json_t *object)
-{
-    struct stage_sums sums = {0};
-    for (int block = 1; block <= cells->blocks; block++)
-        if (cell_usable(cell, block, RULE_VOIDS_TIMES))
-            samples_add_stages(cell_usable(cell, block, RULE_VOIDS_TIMES), cell->workload->name, &sums);
-    json_set(object, "stages_ms", make_stages(&sums, sums.rounds * 1e6));
-    json_set(object, "stages_share", make_stages(&sums, sums.decode_ns));
-}
 
 /* --- counts and reasons ------------------------------------------------------------------------------------------- */
 
@@ -146,21 +16,63 @@ static const struct judged *used_in(const struct cell *cell, int block)
     return at->voided == RULE_VOIDS_ALL ? NULL : at->counted;
 }
 
+static int session_of(const struct cells *cells, const struct judged *judged)
+{
+    return cells->sessions.of_attempt[judged - cells->run->attempts];
+}
+
+static int count_sessions(const struct cells *cells, const struct cell *cell)
+{
+    int count = 0;
+    for (int block = 1; block <= cells->blocks; block++) {
+        const struct judged *judged = used_in(cell, block);
+        bool known = !judged;
+        for (int before = 1; before < block && !known; before++)
+            known = used_in(cell, before) && session_of(cells, used_in(cell, before)) == session_of(cells, judged);
+        count += !known;
+    }
+    return count;
+}
+
+/* Of the times that blocks were added to the plan, those behind which this cell has any. */
+static json_t *make_extensions(const struct cells *cells, const struct cell *cell)
+{
+    json_t *all = summary_make_extensions(cells->run), *array = json_array();
+    int last = 0;
+    for (int block = 1; block <= cells->blocks; block++)
+        if (used_in(cell, block))
+            last = block;
+    for (size_t i = 0; i < json_array_size(all); i++)
+        if (json_integer_value(json_array_get(all, i)) < last)
+            json_append(array, json_incref(json_array_get(all, i)));
+    json_decref(all);
+    return array;
+}
+
+static int count_valid(const struct cells *cells, const struct cell *cell)
+{
+    int valid = 0;
+    for (int block = 1; block <= cells->blocks; block++)
+        valid += cell_usable(cell, block, RULE_VOIDS_TIMES) != NULL;
+    return valid;
+}
+
 static void set_counts(const struct cells *cells, const struct cell *cell, json_t *object)
 {
-    int valid = 0, used = 0;
+    int used = 0;
     json_t *attempts = json_array();
     for (int block = 1; block <= cells->blocks; block++) {
         const struct judged *judged = used_in(cell, block);
-        valid += cell_usable(cell, block, RULE_VOIDS_TIMES) != NULL;
         used += judged != NULL;
         if (judged)
             json_append(attempts, json_text(judged->attempt.id));
     }
-    json_set(object, "blocks_valid", json_integer(valid));
+    json_set(object, "blocks_valid", json_integer(count_valid(cells, cell)));
     json_set(object, "blocks_planned", json_integer(cells->plan->blocks));
     json_set(object, "tries", json_integer(cell->tries));
     json_set(object, "excluded", json_integer(cell->tries - used));
+    json_set(object, "sessions", json_integer(count_sessions(cells, cell)));
+    json_set(object, "extended_from", make_extensions(cells, cell));
     json_set(object, "attempts", attempts);
 }
 
@@ -200,25 +112,173 @@ static json_t *make_cell_marks(const struct comparisons *comparisons, const stru
     return summary_make_marks(marks);
 }
 
+/* --- memory, and what was lost ------------------------------------------------------------------------------------ */
+
+/* The largest of each number of bytes that the attempts' headers name. */
+static json_t *make_memory(const struct cells *cells, const struct cell *cell)
+{
+    json_t *memory = json_object();
+    for (int block = 1; block <= cells->blocks; block++) {
+        const struct judged *judged = used_in(cell, block);
+        const char *key;
+        json_t *value;
+        json_object_foreach(judged ? json_object_get(judged->attempt.header, "memory") : NULL, key, value)
+        {
+            const json_t *known = json_object_get(memory, key);
+            if (json_is_number(value) && !(known && json_number_value(known) >= json_number_value(value)))
+                json_set(memory, key, json_incref(value));
+        }
+    }
+    if (json_object_size(memory))
+        return memory;
+    json_decref(memory);
+    return json_null();
+}
+
+static double find_peak_bytes(const struct cells *cells, const struct cell *cell)
+{
+    double peak = NAN;
+    for (int block = 1; block <= cells->blocks; block++)
+        if (used_in(cell, block))
+            peak = fmax(peak, devices_peak_bytes(&used_in(cell, block)->attempt));
+    return peak;
+}
+
+static const struct comparison *find_over_auto(const struct comparisons *comparisons, const struct cell *cell)
+{
+    for (int i = 0; i < comparisons->count; i++) {
+        const struct comparison *comparison = &comparisons->items[i];
+        if (comparison->arm == cell->arm && comparison->workload == cell->workload &&
+            comparison->baseline->method == METHOD_AUTO)
+            return comparison;
+    }
+    return NULL;
+}
+
+/* Outputs beside auto's of the same block. */
+static void set_outputs(const struct comparisons *comparisons, const struct cell *cell, json_t *object)
+{
+    const struct comparison *over_auto = find_over_auto(comparisons, cell);
+    int compared = 0, diverged = 0;
+    for (int block = 0; over_auto && block < comparisons->cells->blocks; block++) {
+        const struct pair *pair = &over_auto->pairs[block];
+        struct divergence divergence = {0};
+        if (pair->arm && pair->baseline)
+            divergence_measure(&pair->arm->attempt, &pair->baseline->attempt, cell->workload->name, &divergence);
+        compared += divergence.compared;
+        diverged += divergence.diverged;
+    }
+    json_set(object, "requests", compared ? json_integer(compared) : json_null());
+    json_set(object, "identical", compared ? json_integer(compared - diverged) : json_null());
+    json_set(object, "diverged", compared ? json_integer(diverged) : json_null());
+}
+
+static json_t *make_losslessness(const struct comparisons *comparisons, const struct cell *cell)
+{
+    json_t *object = json_object();
+    json_int_t tokens = 0;
+    double regret = NAN;
+    for (int block = 1; block <= comparisons->cells->blocks; block++) {
+        const struct judged *judged = used_in(cell, block);
+        if (!judged || !judged->attempt.audit.done)
+            continue;
+        tokens += judged->attempt.audit.tokens;
+        regret = fmax(regret, judged->attempt.audit.regret_max);
+    }
+    set_outputs(comparisons, cell, object);
+    if (!tokens && json_is_null(json_object_get(object, "requests"))) {
+        json_decref(object);
+        return json_null();
+    }
+    json_set(object, "audited_tokens", tokens ? json_integer(tokens) : json_null());
+    json_set(object, "audit_regret_max", json_number(regret));
+    return object;
+}
+
+/* --- without what is suspect -------------------------------------------------------------------------------------- */
+
+static json_t *make_cell_without(const struct comparisons *comparisons, const struct cell *cell)
+{
+    const struct cells *cells = comparisons->cells;
+    struct suspects suspects;
+    json_t *object = json_null();
+    suspects_of_cell(comparisons, cell, &suspects);
+    if (suspects.any) {
+        json_t *left = json_array(), *outliers = json_array();
+        for (int block = 1; block <= cells->blocks; block++)
+            if (used_in(cell, block)) {
+                const char *id = used_in(cell, block)->attempt.id;
+                if (!suspects.left_out[block - 1])
+                    json_append(left, json_text(id));
+                if (suspects.outliers[block - 1])
+                    json_append(outliers, json_text(id));
+            }
+        object = summary_make_without(&suspects, left, outliers);
+        summary_set_metrics(cells, cell, &suspects, object);
+        summary_set_tau(cells, cell, &suspects, object);
+    }
+    suspects_free(&suspects);
+    return object;
+}
+
+/* --- cells -------------------------------------------------------------------------------------------------------- */
+
+static json_t *make_aggregate_missing(const json_t *object)
+{
+    if (json_is_null(json_object_get(object, "tokens_per_s")) ||
+        !json_is_null(json_object_get(object, "aggregate_tokens_per_s")))
+        return json_null();
+    const struct reason reason = {rule_table[RULE_TOO_FEW_REQUESTS].id,
+                                  "no attempt has requests between the first filled place and the last admission"};
+    return summary_make_reason(&reason);
+}
+
 static json_t *make_cell(const struct comparisons *comparisons, const struct cell *cell)
 {
     const struct cells *cells = comparisons->cells;
-    struct interval tpot = estimate_metric(cells, cell, tpot_ms, RULE_VOIDS_TIMES);
     char name[ARM_NAME_SIZE];
     json_t *object = json_object();
     json_set(object, "arm", json_text(arm_name(cell->arm, name)));
     json_set(object, "workload", json_text(cell->workload->name));
     set_counts(cells, cell, object);
-    json_set(object, "tokens_per_s",
-             summary_make_interval(estimate_metric(cells, cell, tokens_per_s, RULE_VOIDS_TIMES), "blocks"));
-    json_set(object, "tpot_ms", summary_make_interval(tpot, "blocks"));
-    json_set(object, "ttft_ms",
-             summary_make_interval(estimate_metric(cells, cell, ttft_ms, RULE_VOIDS_TTFT), "blocks"));
-    set_acceptance(cells, cell, object);
-    set_stages(cells, cell, object);
+    summary_set_metrics(cells, cell, NULL, object);
+    json_set(object, "aggregate_missing", make_aggregate_missing(object));
+    json_set(object, "latency", summary_make_latency(cells, cell));
+    summary_set_rounds(cells, cell, object);
+    json_set(object, "memory", make_memory(cells, cell));
+    json_set(object, "peak_memory_bytes", json_number(find_peak_bytes(cells, cell)));
+    json_set(object, "losslessness", make_losslessness(comparisons, cell));
+    json_set(object, "without_suspect", make_cell_without(comparisons, cell));
     json_set(object, "missing", make_missing(cells, cell));
-    json_set(object, "marks", make_cell_marks(comparisons, cell, tpot.count));
+    json_set(object, "marks", make_cell_marks(comparisons, cell, count_valid(cells, cell)));
     return object;
+}
+
+/* --- Pareto front ------------------------------------------------------------------------------------------------- */
+
+static double value_of(const json_t *cell, const char *key)
+{
+    const json_t *value = json_object_get(json_object_get(cell, key), "value");
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static bool is_beaten(const json_t *cell, const json_t *other)
+{
+    const double user = value_of(cell, "tokens_per_s"), device = value_of(cell, "aggregate_per_device");
+    const double other_user = value_of(other, "tokens_per_s"), other_device = value_of(other, "aggregate_per_device");
+    return other_user >= user && other_device >= device && (other_user > user || other_device > device);
+}
+
+static void mark_front(json_t *array, int workloads)
+{
+    const size_t count = json_array_size(array), step = (size_t)workloads;
+    for (size_t i = 0; i < count; i++) {
+        json_t *cell = json_array_get(array, i);
+        bool on_front = !isnan(value_of(cell, "tokens_per_s")) && !isnan(value_of(cell, "aggregate_per_device"));
+        for (size_t j = i % step; j < count; j += step)
+            on_front &= !is_beaten(cell, json_array_get(array, j));
+        json_set(cell, "pareto", json_boolean(on_front));
+    }
 }
 
 json_t *summary_make_cells(const struct comparisons *comparisons)
@@ -226,5 +286,6 @@ json_t *summary_make_cells(const struct comparisons *comparisons)
     json_t *array = json_array();
     for (int i = 0; i < comparisons->cells->count; i++)
         json_append(array, make_cell(comparisons, &comparisons->cells->items[i]));
+    mark_front(array, comparisons->cells->plan->workload_count);
     return array;
 }

@@ -2,8 +2,8 @@
 #ifndef ANALYZE_SUMMARY_PARTS_H
 #define ANALYZE_SUMMARY_PARTS_H
 
-#include "analyze/comparisons.h"
 #include "analyze/statistics.h"
+#include "analyze/suspects.h"
 
 #include <jansson.h>
 
@@ -11,6 +11,21 @@
 json_t *summary_make_cells(const struct comparisons *comparisons);
 json_t *summary_make_comparisons(const struct comparisons *comparisons);
 json_t *summary_make_verdicts(const struct comparisons *comparisons);
+
+/* Sets a cell's INTERVALs made of one number an attempt; `without` not NULL: those that are estimated a second time. */
+void summary_set_metrics(const struct cells *cells, const struct cell *cell, const struct suspects *without,
+                         json_t *object);
+
+/* Sets "tau" alone; all that is said of rounds. */
+void summary_set_tau(const struct cells *cells, const struct cell *cell, const struct suspects *without,
+                     json_t *object);
+void summary_set_rounds(const struct cells *cells, const struct cell *cell, json_t *object);
+
+/* A cell's quantiles. */
+json_t *summary_make_latency(const struct cells *cells, const struct cell *cell);
+
+/* {"rules", "outliers", "attempts"}; takes both arrays over. */
+json_t *summary_make_without(const struct suspects *suspects, json_t *attempts, json_t *outliers);
 
 /* For each time that blocks were added to the plan when results could be seen: of how many blocks. */
 json_t *summary_make_extensions(const struct run *run);

@@ -326,7 +326,7 @@ static const struct verdict *find_worst(const struct verdicts *verdicts)
 
 static void report(const struct recording *recording, const struct attempt *attempt, const struct verdicts *verdicts)
 {
-    const double joules = energy_joules_a_token(attempt);
+    const double joules = energy_joules_a_token(attempt, NULL);
     const struct verdict *worst = find_worst(verdicts);
     enum rule_level level = worst ? worst->level : RULE_VALID;
     char *outcome = worst && level > RULE_NOTE

@@ -14,6 +14,7 @@ enum { BLOCK_SIZE = 16, TTFT_BASE_NS = 20000000, TTFT_TOKEN_NS = 50000, READINGS
 static const double AUDIT_REGRET_BAD = 5;
 
 static unsigned long noise_seed; /* of the run that is being written */
+static int64_t last_end_ns;      /* of the attempt's requests */
 
 /* --- plan --------------------------------------------------------------------------------------------------------- */
 
@@ -177,8 +178,8 @@ static void set_stages(const struct arm *arm, double noise, struct sample *sampl
         sample->communicate_ns = (int64_t)(1e6 * sample->rounds * communicate_ms(arm->tensor_parallel) * noise);
 }
 
-/* Requests wait for a place: the one that is free first takes the next. */
-static void set_starts(int places, struct sample *samples, int count, int64_t zero_ns)
+/* Requests wait for a place: the one that is free first takes the next. Answers when the last ends. */
+static int64_t set_starts(int places, struct sample *samples, int count, int64_t zero_ns)
 {
     int64_t *free_at = xcalloc((size_t)places, sizeof *free_at);
     for (int i = 0; i < count; i++) {
@@ -190,7 +191,11 @@ static void set_starts(int places, struct sample *samples, int count, int64_t ze
         free_at[place] += samples[i].ttft_ns + samples[i].decode_ns;
         samples[i].end_ns = zero_ns + free_at[place];
     }
+    int64_t last = 0;
+    for (int i = 0; i < places; i++)
+        last = free_at[i] > last ? free_at[i] : last;
     free(free_at);
+    return zero_ns + last;
 }
 
 static double draw_noise(const char *what, int number, double deviation)
@@ -220,9 +225,10 @@ static void fill(const struct plan *plan, const struct attempt_place *place, int
         sample->ttft_ns = (int64_t)((TTFT_BASE_NS + (double)TTFT_TOKEN_NS * sample->prompt_tokens) /
                                     place->arm.tensor_parallel * noise);
         sample->decode_ns = (int64_t)(sample->rounds * synthetic_round_ns(plan, &place->arm, workload) * noise);
+        sample->stall_ns = 0;
         set_stages(&place->arm, noise, sample);
     }
-    set_starts(place->arm.concurrency, samples, count, 1000000000 * (1 + (int64_t)workload));
+    last_end_ns = set_starts(place->arm.concurrency, samples, count, workload ? last_end_ns : 1000000000);
     gsl_rng_free(random);
 }
 
@@ -235,7 +241,7 @@ static double finish(const struct plan *plan, const struct attempt_place *place,
             fprintf(out,
                     "{\"type\":\"telemetry\",\"device\":%d,\"time_ns\":%.0f,\"clock_mhz\":%.0f,"
                     "\"temperature_c\":%.1f,\"power_w\":%.1f,\"memory_bytes\":%.0f}\n",
-                    device, 1e9 * reading, 1980 + gsl_ran_gaussian(random, 5),
+                    device, ceil((double)last_end_ns * reading / (READINGS - 1)), 1980 + gsl_ran_gaussian(random, 5),
                     55 + place->block + gsl_ran_gaussian(random, 1), 600 + gsl_ran_gaussian(random, 10),
                     60e9 + 1e6 * place->arm.budget);
     gsl_rng_free(random);

@@ -1,6 +1,8 @@
 #include "collect/record/energy.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <string.h>
 
 /* --- one device ------------------------------------------------------------------------------------------------- */
 
@@ -54,12 +56,17 @@ static bool has_readings(const struct attempt *attempt, int device)
     return false;
 }
 
-double energy_joules(const struct attempt *attempt)
+static bool is_measured(const struct sample *sample, const char *workload)
+{
+    return !sample->warmup && (!workload || strcmp(sample->workload, workload) == 0);
+}
+
+double energy_joules(const struct attempt *attempt, const char *workload)
 {
     double first_ns = NAN, last_ns = NAN, joules = attempt->telemetry_count ? 0 : NAN;
     for (int i = 0; i < attempt->sample_count; i++) {
         const struct sample *sample = &attempt->samples[i];
-        if (sample->warmup || sample->start_ns < 0 || sample->end_ns < sample->start_ns)
+        if (!is_measured(sample, workload) || sample->start_ns < 0 || sample->end_ns < sample->start_ns)
             continue;
         first_ns = fmin(first_ns, (double)sample->start_ns);
         last_ns = fmax(last_ns, (double)sample->end_ns);
@@ -73,13 +80,13 @@ double energy_joules(const struct attempt *attempt)
     return isnan(first_ns) ? NAN : joules;
 }
 
-double energy_joules_a_token(const struct attempt *attempt)
+double energy_joules_a_token(const struct attempt *attempt, const char *workload)
 {
     double tokens = 0;
     for (int i = 0; i < attempt->sample_count; i++) {
         const struct sample *sample = &attempt->samples[i];
-        if (sample->ok && !sample->warmup && sample->tokens > 0)
+        if (sample->ok && is_measured(sample, workload) && sample->tokens > 0)
             tokens += sample->tokens;
     }
-    return tokens > 0 ? energy_joules(attempt) / tokens : NAN;
+    return tokens > 0 ? energy_joules(attempt, workload) / tokens : NAN;
 }

@@ -36,6 +36,7 @@ static int make_attempt(void **state)
     static const char *const prompts[] = {"a", "b", "c"};
     struct attempt *attempt = xcalloc(1, sizeof *attempt);
     attempt->sample_count = 3;
+    attempt->arm.concurrency = 1;
     attempt->samples = xcalloc(3, sizeof *attempt->samples);
     for (int i = 0; i < 3; i++)
         attempt->samples[i] = make_sample(prompts[i]);
@@ -113,8 +114,8 @@ static void test_missing_is_nan(void **state)
 static void test_rounds(void **state)
 {
     struct round_sums sums = {0};
-    samples_add_rounds(*state, "code", &sums);
-    samples_add_rounds(*state, "code", &sums);
+    samples_add_rounds(*state, "code", SAMPLES_ALL, &sums);
+    samples_add_rounds(*state, "code", SAMPLES_ALL, &sums);
     assert_int_equal(sums.prompt_count, 3);
     assert_string_equal(sums.prompts[1].prompt, "b");
     assert_int_equal(sums.prompts[1].attempts, 2);
@@ -139,6 +140,85 @@ static void test_stages(void **state)
     assert_true(sums.rounds == 9 && sums.decode_ns == 3900);
     assert_true(sums.stage_ns[STAGE_VERIFY] == 2100);
     assert_true(isnan(sums.stage_ns[STAGE_DRAFT]) && isnan(sums.stage_ns[STAGE_BUILD]));
+    assert_true(isnan(sums.communicate_ns) && isnan(sums.context));
+}
+
+static void test_time_of_a_round_is_without_stalls(void **state)
+{
+    struct attempt *attempt = *state;
+    struct stage_sums sums = {0};
+    samples_add_stages(attempt, "code", &sums);
+    assert_true(samples_round_ns(&sums) == 3900.0 / 9);
+    attempt->arm.concurrency = 2;
+    for (int i = 0; i < 3; i++) {
+        attempt->samples[i].stall_ns = 100 * i;
+        attempt->samples[i].communicate_ns = 50;
+        attempt->samples[i].prompt_tokens = 20;
+    }
+    sums = (struct stage_sums){0};
+    samples_add_stages(attempt, "code", &sums);
+    assert_true(samples_round_ns(&sums) == 3600.0 / 9 && sums.communicate_ns == 150);
+    assert_true(sums.context == 9 * 26.5);
+    attempt->samples[0].stall_ns = ATTEMPT_ABSENT;
+    sums = (struct stage_sums){0};
+    samples_add_stages(attempt, "code", &sums);
+    assert_true(isnan(samples_round_ns(&sums)));
+}
+
+static void test_times_of_a_sample(void **state)
+{
+    struct attempt *attempt = *state;
+    struct sample_times times = samples_times(&attempt->samples[0]);
+    assert_true(times.tpot_ns == 100 && times.ttft_ns == 300 && times.end_to_end_ns == 1600);
+    attempt->samples[0].ttft_ns = ATTEMPT_ABSENT;
+    times = samples_times(&attempt->samples[0]);
+    assert_true(times.tpot_ns == 100 && isnan(times.ttft_ns) && isnan(times.end_to_end_ns));
+}
+
+/* Two places: filled at 300; the third request is admitted when the first ends, at 1600. In between come the first's 14
+ * tokens, of the second the first token and 10 of 13. */
+static void test_tokens_of_all_requests_in_flight(void **state)
+{
+    struct attempt *attempt = *state;
+    assert_true(fabs(samples_aggregate_tokens_per_s(attempt, "code") - 42e9 / 4800) < 1);
+    attempt->arm.concurrency = 2;
+    attempt->samples[0].start_ns = 0;
+    attempt->samples[1].start_ns = 300;
+    attempt->samples[2].start_ns = 1600;
+    assert_true(fabs(samples_aggregate_tokens_per_s(attempt, "code") - 25e9 / 1300) < 1);
+    attempt->arm.concurrency = 3;
+    assert_true(isnan(samples_aggregate_tokens_per_s(attempt, "code")));
+    attempt->arm.concurrency = 2;
+    attempt->samples[2].start_ns = ATTEMPT_ABSENT;
+    assert_true(isnan(samples_aggregate_tokens_per_s(attempt, "code")));
+}
+
+static void give_tokens(struct sample *sample, int step)
+{
+    sample->token_ids = xcalloc(13, sizeof *sample->token_ids);
+    for (int i = 0; i < 13; i++)
+        sample->token_ids[i] = step * i;
+}
+
+static void test_fewer_samples(void **state)
+{
+    struct attempt *attempt = *state, beside = {.sample_count = 2};
+    struct sample others[] = {make_sample("b"), make_sample("a")};
+    beside.samples = others;
+    give_tokens(&attempt->samples[0], 1);
+    give_tokens(&attempt->samples[1], 0); /* one token over and over */
+    give_tokens(&others[0], 0);
+    give_tokens(&others[1], 2);
+    assert_int_equal(samples_sum_kept(attempt, "code", &beside, SAMPLES_ALL).prompts, 2);
+    assert_int_equal(samples_sum_kept(attempt, "code", &beside, SAMPLES_IDENTICAL).prompts, 1);
+    assert_int_equal(samples_sum_kept(attempt, "code", &beside, SAMPLES_VARIED).prompts, 1);
+    assert_int_equal(samples_sum_kept(attempt, "code", NULL, SAMPLES_VARIED).prompts, 2);
+    struct round_sums sums = {0};
+    samples_add_rounds(attempt, "code", SAMPLES_VARIED, &sums);
+    assert_int_equal(sums.prompt_count, 2);
+    samples_free_rounds(&sums);
+    sample_free(&others[0]);
+    sample_free(&others[1]);
 }
 
 int main(void)
@@ -154,6 +234,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_missing_is_nan, make_attempt, free_attempt),
         cmocka_unit_test_setup_teardown(test_rounds, make_attempt, free_attempt),
         cmocka_unit_test_setup_teardown(test_stages, make_attempt, free_attempt),
+        cmocka_unit_test_setup_teardown(test_time_of_a_round_is_without_stalls, make_attempt, free_attempt),
+        cmocka_unit_test_setup_teardown(test_times_of_a_sample, make_attempt, free_attempt),
+        cmocka_unit_test_setup_teardown(test_tokens_of_all_requests_in_flight, make_attempt, free_attempt),
+        cmocka_unit_test_setup_teardown(test_fewer_samples, make_attempt, free_attempt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,7 +197,7 @@ static void energy_is_that_of_the_requests(void **state)
         attempt.samples[i].end_ns = 3000000000 - i;
         tokens += attempt.samples[i].tokens;
     }
-    assert_true(isnan(energy_joules(&attempt)));
+    assert_true(isnan(energy_joules(&attempt, NULL)));
     const struct telemetry readings[] = {
         {.time_ns = 0, .device = 0, .power_w = NAN, .energy_j = 1000},
         {.time_ns = 0, .device = 1, .power_w = 150, .energy_j = NAN},
@@ -208,17 +208,21 @@ static void energy_is_that_of_the_requests(void **state)
     };
     attempt.telemetry = memcpy(xcalloc(6, sizeof *readings), readings, sizeof readings);
     attempt.telemetry_count = 6;
-    assert_true(fabs(energy_joules(&attempt) - 900) < 1e-6);
-    assert_true(fabs(energy_joules_a_token(&attempt) - 900.0 / (double)tokens) < 1e-9);
+    assert_true(fabs(energy_joules(&attempt, NULL) - 900) < 1e-6);
+    assert_true(isnan(energy_joules(&attempt, "maths")));
+    free(attempt.samples[0].workload);
+    attempt.samples[0].workload = xstrdup("maths"); /* its time is that of the others */
+    assert_true(fabs(energy_joules(&attempt, "maths") - 900) < 1e-6);
+    assert_true(fabs(energy_joules_a_token(&attempt, NULL) - 900.0 / (double)tokens) < 1e-9);
     /* Power that rises by 100 W a second from 100 W on is 300 W in the middle. */
     for (int i = 0; i < 6; i++) {
         attempt.telemetry[i].energy_j = NAN;
         attempt.telemetry[i].device = 0;
         attempt.telemetry[i].power_w = 100 + 100e-9 * (double)attempt.telemetry[i].time_ns;
     }
-    assert_true(fabs(energy_joules(&attempt) - 600) < 1e-6);
+    assert_true(fabs(energy_joules(&attempt, NULL) - 600) < 1e-6);
     attempt.telemetry_count = 4; /* the last reading is older than the last request's end */
-    assert_true(isnan(energy_joules(&attempt)));
+    assert_true(isnan(energy_joules(&attempt, NULL)));
     attempt_free(&attempt);
 }
 

@@ -1,0 +1,122 @@
+/* What rounds commit, and where their time goes. */
+#include "analyze/summary_parts.h"
+
+#include "collect/base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* --- acceptance --------------------------------------------------------------------------------------------------- */
+
+/* Prompts are the clusters, each averaged over its blocks first: at temperature 0 blocks repeat themselves. */
+static struct interval estimate_tau(const struct plan *plan, const struct round_sums *sums)
+{
+    double *accepted = xcalloc((size_t)sums->prompt_count, sizeof *accepted);
+    double *rounds = xcalloc((size_t)sums->prompt_count, sizeof *rounds);
+    for (int i = 0; i < sums->prompt_count; i++) {
+        accepted[i] = sums->prompts[i].accepted / sums->prompts[i].attempts;
+        rounds[i] = sums->prompts[i].rounds / sums->prompts[i].attempts;
+    }
+    struct interval interval = statistics_ratio_interval(accepted, rounds, sums->prompt_count, 1, plan->alpha);
+    if (sums->prompt_count < plan->min_blocks)
+        interval.low = interval.high = NAN;
+    free(accepted);
+    free(rounds);
+    return interval;
+}
+
+/* As files state it that were imported without requests: the mean over blocks, a point. */
+static struct interval stated_tau(const struct cells *cells, const struct cell *cell)
+{
+    struct interval interval = {0, NAN, NAN, 0};
+    for (int block = 1; block <= cells->blocks; block++) {
+        const struct attempt *attempt = cell_usable(cell, block, RULE_VOIDS_TAU);
+        if (!attempt || !attempt_is_stated(attempt) || isnan(attempt->observed.accept_length))
+            continue;
+        interval.value += attempt->observed.accept_length;
+        interval.count++;
+    }
+    interval.value /= interval.count;
+    return interval;
+}
+
+static json_t *make_histogram(const struct round_sums *sums)
+{
+    if (!sums->rounds)
+        return json_null();
+    json_t *array = json_array();
+    for (int i = 0; i < sums->histogram_size; i++)
+        json_append(array, json_integer(sums->histogram[i]));
+    return array;
+}
+
+static struct round_sums sum_rounds(const struct cells *cells, const struct cell *cell, const struct suspects *without)
+{
+    struct round_sums sums = {0};
+    for (int block = 1; block <= cells->blocks; block++)
+        if (cell_usable(cell, block, RULE_VOIDS_TAU) && !(without && without->left_out[block - 1]))
+            samples_add_rounds(cell_usable(cell, block, RULE_VOIDS_TAU), cell->workload->name,
+                               without ? without->kept : SAMPLES_ALL, &sums);
+    return sums;
+}
+
+void summary_set_tau(const struct cells *cells, const struct cell *cell, const struct suspects *without, json_t *object)
+{
+    struct round_sums sums = sum_rounds(cells, cell, without);
+    json_set(object, "tau", summary_make_interval(estimate_tau(cells->plan, &sums), "prompts"));
+    samples_free_rounds(&sums);
+}
+
+static void set_acceptance(const struct cells *cells, const struct cell *cell, json_t *object)
+{
+    struct round_sums sums = sum_rounds(cells, cell, NULL);
+    double of_requests = 0, emitted = 0, rounds = 0;
+    for (int i = 0; i < sums.prompt_count; i++) {
+        const struct prompt_rounds *prompt = &sums.prompts[i];
+        of_requests += prompt->accepted / prompt->rounds / sums.prompt_count;
+        emitted += prompt->emitted / prompt->attempts;
+        rounds += prompt->rounds / prompt->attempts;
+    }
+    json_set(object, "tau",
+             sums.prompt_count ? summary_make_interval(estimate_tau(cells->plan, &sums), "prompts")
+                               : summary_make_interval(stated_tau(cells, cell), "blocks"));
+    json_set(object, "tau_request_mean", json_number(sums.prompt_count ? of_requests : NAN));
+    json_set(object, "tau_emitted", json_number(emitted / rounds));
+    json_set(object, "accepted_histogram", make_histogram(&sums));
+    json_set(object, "rounds", sums.rounds ? json_integer(sums.rounds) : json_null());
+    samples_free_rounds(&sums);
+}
+
+/* --- stages ------------------------------------------------------------------------------------------------------- */
+
+/* Stages and what they leave over, each divided by `by`. */
+static json_t *make_stages(const struct stage_sums *sums, double by)
+{
+    if (!(sums->rounds > 0))
+        return json_null();
+    json_t *object = json_object();
+    double known = NAN;
+    for (int stage = 0; stage < STAGE_COUNT; stage++) {
+        json_set(object, stage_names[stage], json_number(sums->stage_ns[stage] / by));
+        if (!isnan(sums->stage_ns[stage]))
+            known = (isnan(known) ? 0 : known) + sums->stage_ns[stage];
+    }
+    json_set(object, "other", json_number((sums->decode_ns - known) / by));
+    return object;
+}
+
+static void set_stages(const struct cells *cells, const struct cell *cell, json_t *object)
+{
+    struct stage_sums sums = {0};
+    for (int block = 1; block <= cells->blocks; block++)
+        if (cell_usable(cell, block, RULE_VOIDS_TIMES))
+            samples_add_stages(cell_usable(cell, block, RULE_VOIDS_TIMES), cell->workload->name, &sums);
+    json_set(object, "stages_ms", make_stages(&sums, sums.rounds * 1e6));
+    json_set(object, "stages_share", make_stages(&sums, sums.decode_ns));
+}
+
+void summary_set_rounds(const struct cells *cells, const struct cell *cell, json_t *object)
+{
+    set_acceptance(cells, cell, object);
+    set_stages(cells, cell, object);
+}
