@@ -34,7 +34,7 @@ static bool share_drafter(const struct judged *a, const struct judged *b)
     return !of_a || !of_b || json_equal(of_a, of_b);
 }
 
-static bool may_be_compared(const struct judged *a, const struct judged *b, const char *workload)
+bool comparisons_may_compare(const struct judged *a, const struct judged *b, const char *workload)
 {
     const struct attempt_workload *of_a = attempt_find_workload(&a->attempt, workload);
     const struct attempt_workload *of_b = attempt_find_workload(&b->attempt, workload);
@@ -58,7 +58,7 @@ static const struct judged *find_baseline(const struct cells *cells, const struc
     for (int i = first + count - 1; i >= first; i--) {
         const struct judged *judged = &cells->run->attempts[i];
         if (is_usable(baseline, block, judged) && (share_session(cells, arm, judged) || are_imported(arm, judged)) &&
-            may_be_compared(arm, judged, baseline->workload->name))
+            comparisons_may_compare(arm, judged, baseline->workload->name))
             return judged;
     }
     return NULL;
@@ -79,7 +79,7 @@ static struct reason explain_unpaired(const struct cell *baseline, int block, co
     const struct cell_block *at = &baseline->blocks[block - 1];
     if (!at->counted || at->voided & VOIDS_RATIO)
         return explain_unusable(baseline, block);
-    if (!may_be_compared(arm, at->counted, baseline->workload->name))
+    if (!comparisons_may_compare(arm, at->counted, baseline->workload->name))
         return reason_make(
             cells_other_settings(&arm->attempt, &at->counted->attempt),
             xformat("%s and %s were measured under different settings", arm->attempt.id, at->counted->attempt.id));

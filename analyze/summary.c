@@ -204,6 +204,7 @@ static json_t *make_plan(const struct plan *plan, const struct run *run)
     json_set(object, "temperature", json_number(plan->sampling.temperature));
     json_set(object, "alpha", json_number(plan->alpha));
     json_set(object, "min_blocks", json_integer(plan->min_blocks));
+    json_set(object, "equivalence_margin", json_number(SUMMARY_MARGIN));
     for (int i = 0; i < plan->workload_count; i++)
         json_append(workloads, make_workload(&plan->workloads[i]));
     json_set(object, "workloads", workloads);

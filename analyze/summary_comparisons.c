@@ -9,7 +9,7 @@
 /* What the blocks of a comparison say. */
 struct estimate {
     struct interval speedup, simultaneous, end_to_end, fieller;
-    double p, p_holm, sign_flip_p;
+    double p, p_holm, p_bh, sign_flip_p;
     bool best;
 };
 
@@ -23,15 +23,28 @@ static struct interval nothing(void)
     return (struct interval){NAN, NAN, NAN, 0};
 }
 
-/* The single workloads that a comparison is made of. */
-static const struct comparison *parts_of(const struct comparisons *comparisons, const struct comparison *comparison,
-                                         int *count)
+/* --- estimates ---------------------------------------------------------------------------------------------------- */
+
+bool summary_is_paired(const struct comparisons *comparisons, const struct comparison *comparison)
 {
-    *count = comparison->parts ? plan_of(comparisons)->workload_count : 1;
-    return comparison->parts ? comparison->parts : comparison;
+    int count;
+    const struct comparison *parts = summary_parts_of(comparisons, comparison, &count);
+    for (int i = 0; i < count; i++)
+        for (int block = 0; block < comparisons->cells->blocks; block++)
+            if (parts[i].pairs[block].arm && attempt_is_imported(&parts[i].pairs[block].arm->attempt))
+                return false;
+    return true;
 }
 
-/* --- estimates ---------------------------------------------------------------------------------------------------- */
+struct interval summary_estimate_pairs(const struct comparisons *comparisons, const struct comparison *comparison,
+                                       const double *logs, int count)
+{
+    const struct plan *plan = plan_of(comparisons);
+    struct interval interval = summary_estimate(plan, logs, count, plan->alpha);
+    if (!summary_is_paired(comparisons, comparison))
+        interval.low = interval.high = NAN;
+    return interval;
+}
 
 static int gather(const struct comparisons *comparisons, const struct comparison *comparison, double *ratios,
                   double *end_to_end, int *end_to_end_count)
@@ -75,25 +88,13 @@ static int count_headline(const struct comparisons *comparisons)
     return count;
 }
 
-/* Whether blocks were measured side by side, which an interval over their ratios assumes. */
-static bool is_paired(const struct comparisons *comparisons, const struct comparison *comparison)
-{
-    int count;
-    const struct comparison *parts = parts_of(comparisons, comparison, &count);
-    for (int i = 0; i < count; i++)
-        for (int block = 0; block < comparisons->cells->blocks; block++)
-            if (parts[i].pairs[block].arm && attempt_is_imported(&parts[i].pairs[block].arm->attempt))
-                return false;
-    return true;
-}
-
 static struct estimate estimate_comparison(const struct comparisons *comparisons, const struct comparison *comparison)
 {
     const struct plan *plan = plan_of(comparisons);
     size_t blocks = (size_t)comparisons->cells->blocks;
     double *ratios = xcalloc(blocks, sizeof *ratios), *end_to_end = xcalloc(blocks, sizeof *end_to_end);
     int end_to_end_count, count = gather(comparisons, comparison, ratios, end_to_end, &end_to_end_count);
-    bool paired = is_paired(comparisons, comparison), enough = paired && count >= plan->min_blocks;
+    bool paired = summary_is_paired(comparisons, comparison), enough = paired && count >= plan->min_blocks;
     struct estimate estimate = {
         .speedup = summary_estimate(plan, ratios, count, plan->alpha),
         .simultaneous = comparison->headline
@@ -103,6 +104,7 @@ static struct estimate estimate_comparison(const struct comparisons *comparisons
         .fieller = estimate_fieller(comparisons, comparison),
         .p = enough ? statistics_mean_p(ratios, count) : NAN,
         .p_holm = NAN,
+        .p_bh = NAN,
         .sign_flip_p = enough ? statistics_sign_flip_p(ratios, count) : NAN,
     };
     if (!paired) {
@@ -126,6 +128,25 @@ static void adjust_family(const struct comparisons *comparisons, struct estimate
     for (int i = 0; i < comparisons->count; i++)
         if (comparisons->items[i].headline)
             estimates[i].p_holm = adjusted[at++];
+    free(p);
+    free(adjusted);
+}
+
+/* A heat map: single workloads by arms over one baseline. */
+static void adjust_map(const struct comparisons *comparisons, const struct arm *baseline, struct estimate *estimates)
+{
+    const size_t most = (size_t)comparisons->count + 1;
+    double *p = xcalloc(most, sizeof *p), *adjusted = xcalloc(most, sizeof *adjusted);
+    int *members = xcalloc(most, sizeof *members), count = 0;
+    for (int i = 0; i < comparisons->count; i++)
+        if (comparisons->items[i].workload && comparisons->items[i].baseline == baseline)
+            members[count++] = i;
+    for (int i = 0; i < count; i++)
+        p[i] = estimates[members[i]].p;
+    statistics_benjamini_hochberg(p, count, adjusted);
+    for (int i = 0; i < count; i++)
+        estimates[members[i]].p_bh = adjusted[i];
+    free(members);
     free(p);
     free(adjusted);
 }
@@ -158,6 +179,8 @@ static struct estimate *make_estimates(const struct comparisons *comparisons)
     for (int i = 0; i < comparisons->count; i++)
         estimates[i] = estimate_comparison(comparisons, &comparisons->items[i]);
     adjust_family(comparisons, estimates);
+    for (int i = 0; i < plan_of(comparisons)->arm_count; i++)
+        adjust_map(comparisons, &plan_of(comparisons)->arms[i], estimates);
     for (int i = 0; i < comparisons->count; i++)
         if (comparisons->items[i].baseline->method == METHOD_AUTO)
             mark_best(comparisons, i, estimates);
@@ -176,7 +199,7 @@ static json_t *make_limits(struct interval interval)
     return object;
 }
 
-static void append_once(json_t *array, const char *text)
+void summary_append_once(json_t *array, const char *text)
 {
     for (size_t i = 0; i < json_array_size(array); i++)
         if (strcmp(json_string_value(json_array_get(array, i)), text) == 0)
@@ -187,11 +210,11 @@ static void append_once(json_t *array, const char *text)
 static json_t *make_block(const struct comparisons *comparisons, const struct comparison *comparison, int block)
 {
     int count;
-    const struct comparison *parts = parts_of(comparisons, comparison, &count);
+    const struct comparison *parts = summary_parts_of(comparisons, comparison, &count);
     json_t *object = json_object(), *attempts = json_array();
     for (int i = 0; i < count; i++) {
-        append_once(attempts, parts[i].pairs[block].arm->attempt.id);
-        append_once(attempts, parts[i].pairs[block].baseline->attempt.id);
+        summary_append_once(attempts, parts[i].pairs[block].arm->attempt.id);
+        summary_append_once(attempts, parts[i].pairs[block].baseline->attempt.id);
     }
     json_set(object, "block", json_integer(block + 1));
     json_set(object, "log_ratio", json_number(comparison->pairs[block].log_ratio));
@@ -222,7 +245,7 @@ static json_t *make_comparison_marks(const struct comparisons *comparisons, cons
                                      int blocks_left)
 {
     int count;
-    const struct comparison *parts = parts_of(comparisons, comparison, &count);
+    const struct comparison *parts = summary_parts_of(comparisons, comparison, &count);
     bool marks[RULE_COUNT] = {false};
     for (int i = 0; i < count; i++)
         for (int block = 0; block < comparisons->cells->blocks; block++) {
@@ -252,6 +275,17 @@ static void set_blocks(const struct comparisons *comparisons, const struct compa
     json_set(object, "missing", none ? make_missing(comparisons, comparison) : json_null());
 }
 
+/* By the simultaneous interval in the headline, else the pointwise one: what may be said of the two. */
+static void set_verdict(const struct comparison *comparison, const struct estimate *estimate, json_t *object)
+{
+    const struct interval of = comparison->headline ? estimate->simultaneous : estimate->speedup;
+    const double most = 1 + SUMMARY_MARGIN;
+    const bool known = !isnan(of.low), within = of.low >= 1 / most && of.high <= most;
+    const char *verdict = of.low > 1 ? "faster" : of.high < 1 ? "slower" : within ? "equal" : "no difference shown";
+    json_set(object, "verdict", known ? json_string(verdict) : json_null());
+    json_set(object, "within_margin", known ? json_boolean(within) : json_null());
+}
+
 static json_t *make_comparison(const struct comparisons *comparisons, const struct comparison *comparison,
                                const struct estimate *estimate)
 {
@@ -262,13 +296,16 @@ static json_t *make_comparison(const struct comparisons *comparisons, const stru
     json_set(object, "workload", comparison->workload ? json_text(comparison->workload->name) : json_null());
     json_set(object, "speedup", summary_make_interval(estimate->speedup, "blocks"));
     json_set(object, "headline", json_boolean(comparison->headline));
-    json_set(object, "best", json_boolean(estimate->best && is_paired(comparisons, comparison)));
+    json_set(object, "best", json_boolean(estimate->best && summary_is_paired(comparisons, comparison)));
     json_set(object, "simultaneous", make_limits(estimate->simultaneous));
     json_set(object, "p", json_number(estimate->p));
     json_set(object, "p_holm", json_number(estimate->p_holm));
+    json_set(object, "p_bh", json_number(estimate->p_bh));
     json_set(object, "fieller", make_limits(estimate->fieller));
     json_set(object, "sign_flip_p", json_number(estimate->sign_flip_p));
     json_set(object, "speedup_end_to_end", summary_make_interval(estimate->end_to_end, "blocks"));
+    set_verdict(comparison, estimate, object);
+    summary_set_pairs(comparisons, comparison, object);
     set_blocks(comparisons, comparison, object);
     json_set(object, "marks", make_comparison_marks(comparisons, comparison, estimate->speedup.count));
     return object;

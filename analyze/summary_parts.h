@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 
+#define SUMMARY_MARGIN 0.02 /* times that differ by less are equal for most purposes */
+
 /* "cells", "comparisons", "verdicts". */
 json_t *summary_make_cells(const struct comparisons *comparisons);
 json_t *summary_make_comparisons(const struct comparisons *comparisons);
@@ -23,6 +25,26 @@ void summary_set_rounds(const struct cells *cells, const struct cell *cell, json
 
 /* A cell's quantiles. */
 json_t *summary_make_latency(const struct cells *cells, const struct cell *cell);
+
+/* The single workloads that a comparison is made of: itself, or *count parts. */
+const struct comparison *summary_parts_of(const struct comparisons *comparisons, const struct comparison *comparison,
+                                          int *count);
+
+/* Whether blocks were measured side by side, which an interval over their ratios assumes; and the log interval of what
+ * pairs gave, a point where they were not. */
+bool summary_is_paired(const struct comparisons *comparisons, const struct comparison *comparison);
+struct interval summary_estimate_pairs(const struct comparisons *comparisons, const struct comparison *comparison,
+                                       const double *logs, int count);
+
+/* Welch's interval for the speedup of `arm` over `baseline` on a workload, of all their blocks. */
+struct interval summary_estimate_unpaired(const struct cells *cells, const struct arm *arm, const struct arm *baseline,
+                                          const struct plan_workload *workload);
+
+/* Sets a comparison's further INTERVALs. */
+void summary_set_pairs(const struct comparisons *comparisons, const struct comparison *comparison, json_t *object);
+
+/* Unless the array has the text. */
+void summary_append_once(json_t *array, const char *text);
 
 /* {"rules", "outliers", "attempts"}; takes both arrays over. */
 json_t *summary_make_without(const struct suspects *suspects, json_t *attempts, json_t *outliers);
