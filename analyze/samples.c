@@ -249,22 +249,23 @@ static void count_round(struct round_sums *sums, int accepted)
             sums->histogram[sums->histogram_size++] = 0;
     }
     sums->histogram[accepted]++;
-    sums->rounds++;
 }
 
+/* A source that counts rounds and not what each of them committed is taken at what it emitted. */
 void samples_add_rounds(const struct attempt *attempt, const char *workload, enum samples_kept kept,
                         struct round_sums *sums)
 {
     const struct sample *sample;
     for (int at = 0; (sample = samples_next(attempt, workload, &at));) {
-        if (!sample->accepted || sample->rounds < 1 || !is_kept(sample, sample, kept))
+        if (sample->rounds < 1 || !is_kept(sample, sample, kept))
             continue;
         struct prompt_rounds *prompt = find_prompt(sums, sample->prompt);
         prompt->attempts++;
-        prompt->accepted += sum_accepted(sample);
+        prompt->accepted += sample->accepted ? sum_accepted(sample) : emitted_tokens(sample);
         prompt->rounds += sample->rounds;
         prompt->emitted += emitted_tokens(sample);
-        for (int j = 0; j < sample->rounds; j++)
+        sums->rounds += sample->rounds;
+        for (int j = 0; sample->accepted && j < sample->rounds; j++)
             count_round(sums, sample->accepted[j]);
     }
 }

@@ -61,7 +61,7 @@ struct prompt_rounds {
 struct round_sums {
     struct prompt_rounds *prompts; /* in the order of their first appearance */
     int prompt_count;
-    int64_t *histogram; /* histogram[n]: rounds that committed n tokens */
+    int64_t *histogram; /* histogram[n]: rounds that committed n tokens, of those of which that is known */
     int histogram_size;
     int64_t rounds;
 };

@@ -40,9 +40,13 @@ static struct interval stated_tau(const struct cells *cells, const struct cell *
     return interval;
 }
 
+/* null unless it holds every round. */
 static json_t *make_histogram(const struct round_sums *sums)
 {
-    if (!sums->rounds)
+    int64_t known = 0;
+    for (int i = 0; i < sums->histogram_size; i++)
+        known += sums->histogram[i];
+    if (!known || known != sums->rounds)
         return json_null();
     json_t *array = json_array();
     for (int i = 0; i < sums->histogram_size; i++)

@@ -112,6 +112,9 @@ static json_t *make_header(const struct recording *recording, const struct task 
     json_set(header, "memory", memory ? memory : json_null());
     if (recording->telemetry)
         json_set(header, "gpus", telemetry_describe(recording->telemetry));
+    const struct source *source = subject->source;
+    if (source->class->inform)
+        json_set(header, source->class->kind, source->class->inform(subject->source));
     for (int w = 0; w < subject->plan->workload_count; w++)
         if (!has_workload(task, w))
             json_object_del(json_object_get(common, "workloads"), subject->plan->workloads[w].name);
@@ -369,7 +372,9 @@ int measure_attempt(const struct measure *measure, const struct task *task, stru
     make_requests(&recording, task, place.block);
     progress_begin(measure->progress, place.block, plan->blocks, recording.arm, recording.request_count);
     observed_init(&recording.observed);
-    int loaded = source->class->load(source, arm, &memory, error);
+    char *log = xformat("%s/logs/%s/%d-%d.log", measure->folder, recording.arm, place.block, place.try_number);
+    int loaded = source->class->load(source, arm, log, &memory, error);
+    free(log);
     if (!take_failure(&recording, loaded) && !recording.failure)
         goto out;
     if (interrupt_seen()) {

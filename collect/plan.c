@@ -95,10 +95,12 @@ static int read_top(struct plan *plan, struct sections *sections, struct error *
     if (!schema || strcmp(schema, PLAN_SCHEMA) != 0)
         return fail(error, "%s: \"schema\" is %s%s%s; this program reads \"%s\"", plan->path, schema ? "\"" : "",
                     schema ? schema : "missing", schema ? "\"" : "", PLAN_SCHEMA);
+    const json_t *comment;
     const struct json_field fields[] = {
         {"schema", JSON_FIELD_STRING, &schema, true, 0, 0},
         {"name", JSON_FIELD_STRING, &plan->name, true, 0, 0},
         {"title", JSON_FIELD_STRING, &plan->title, false, 0, 0},
+        {"comment", JSON_FIELD_ANY, &comment, false, 0, 0}, /* for those who read the file */
         {"source", JSON_FIELD_OBJECT, &sections->source, true, 0, 0},
         {"tensor_parallel", JSON_FIELD_ARRAY, &sections->tensor_parallel, false, 0, 0},
         {"methods", JSON_FIELD_ARRAY, &sections->methods, true, 0, 0},
@@ -125,33 +127,16 @@ static int read_top(struct plan *plan, struct sections *sections, struct error *
 
 static int read_source(struct plan *plan, const struct sections *sections, struct error *error)
 {
-    static const char *const kinds[] = {"engine"};
-    static const char *const devices[] = {"auto", "cpu", "cuda"};
-    static const char *const dtypes[] = {"float32", "bfloat16"};
-    struct plan_engine *engine = &plan->engine;
-    const char *kind = NULL;
+    static const char *const kinds[] = {[PLAN_SOURCE_ENGINE] = "engine", [PLAN_SOURCE_SERVER] = "server"};
+    const char *kind = json_string_value(json_object_get(sections->source, "kind"));
     char where[WHERE_SIZE];
     snprintf(where, sizeof where, "%s: source", plan->path);
-    const struct json_field fields[] = {
-        {"kind", JSON_FIELD_STRING, &kind, true, 0, 0},
-        {"target", JSON_FIELD_STRING, &engine->target, true, 0, 0},
-        {"drafter", JSON_FIELD_STRING, &engine->drafter, false, 0, 0},
-        {"device", JSON_FIELD_STRING, &engine->device, false, 0, 0},
-        {"dtype", JSON_FIELD_STRING, &engine->dtype, false, 0, 0},
-        {0},
-    };
-    engine->device = "auto";
-    engine->dtype = "bfloat16";
-    kind = json_string_value(json_object_get(sections->source, "kind"));
-    if (kind && plan_find_word(kind, kinds, LENGTH(kinds)) < 0)
+    int found = plan_find_word(kind ? kind : kinds[PLAN_SOURCE_ENGINE], kinds, LENGTH(kinds));
+    if (found < 0)
         return plan_refuse_word(kind, kinds, LENGTH(kinds), where, "kind", error);
-    if (json_read_fields(sections->source, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error))
-        return -1;
-    if (plan_find_word(engine->device, devices, LENGTH(devices)) < 0 && strncmp(engine->device, "cuda:", 5) != 0)
-        return plan_refuse_word(engine->device, devices, LENGTH(devices), where, "device", error);
-    if (plan_find_word(engine->dtype, dtypes, LENGTH(dtypes)) < 0)
-        return plan_refuse_word(engine->dtype, dtypes, LENGTH(dtypes), where, "dtype", error);
-    return 0;
+    plan->source = (enum plan_source)found;
+    return plan->source == PLAN_SOURCE_SERVER ? plan_read_server(plan, sections->source, where, error)
+                                              : plan_read_engine(plan, sections->source, where, error);
 }
 
 static int read_methods(const struct plan *plan, const json_t *array, struct numbers *methods, struct error *error)
@@ -173,7 +158,7 @@ static int read_methods(const struct plan *plan, const json_t *array, struct num
             return fail(error, "%s: \"methods\" lists \"%s\" twice; remove one", plan->path, word);
         taken[method] = true;
         methods->items[methods->count++] = method;
-        if (method != METHOD_AUTO && !plan->engine.drafter)
+        if (method != METHOD_AUTO && plan->source == PLAN_SOURCE_ENGINE && !plan->engine.drafter)
             return fail(error, "%s: method \"%s\" needs a drafter; add \"drafter\" to \"source\"", plan->path, word);
     }
     return 0;
@@ -228,6 +213,8 @@ static int read_arms(struct plan *plan, const struct sections *sections, struct 
         result = 0;
     if (!result)
         make_arms(plan, &all);
+    for (int i = 0; !result && i < plan->arm_count; i++)
+        result = plan_check_arm(plan, &plan->arms[i], error);
 out:
     free(all.tensor_parallel.items);
     free(all.concurrency.items);
@@ -331,17 +318,17 @@ static int read_headline(struct plan *plan, const struct sections *sections, str
 
 static int read_limits(struct plan *plan, const struct sections *sections, struct error *error)
 {
-    /* silence_s and start_s bound a server; an engine of our own has neither a first byte to wait for nor a start. */
-    int silence_s = 60, start_s = 900;
     char where[WHERE_SIZE];
     snprintf(where, sizeof where, "%s: limits", plan->path);
     const struct json_field fields[] = {
         {"request_s", JSON_FIELD_INT, &plan->request_limit_s, false, 1, 86400},
-        {"silence_s", JSON_FIELD_INT, &silence_s, false, 1, 86400},
-        {"start_s", JSON_FIELD_INT, &start_s, false, 1, 86400},
+        {"silence_s", JSON_FIELD_INT, &plan->silence_limit_s, false, 1, 86400},
+        {"start_s", JSON_FIELD_INT, &plan->start_limit_s, false, 1, 86400},
         {0},
     };
     plan->request_limit_s = 120;
+    plan->silence_limit_s = 60;
+    plan->start_limit_s = 900;
     return sections->limits ? json_read_fields(sections->limits, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error) : 0;
 }
 

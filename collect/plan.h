@@ -29,11 +29,33 @@ struct plan_workload {
     bool ignore_eos;
 };
 
-/* What is measured: the built-in engine. */
+/* What is measured: the built-in engine, or a server over HTTP. */
+enum plan_source { PLAN_SOURCE_ENGINE, PLAN_SOURCE_SERVER };
+
 struct plan_engine {
     const char *target, *drafter; /* model folders; drafter NULL where no method needs one */
     const char *device;           /* "auto", "cpu", "cuda" */
     const char *dtype;            /* "float32", "bfloat16" */
+};
+
+/* A command line or a value of the environment may hold {tp}, {method}, {budget}, {port} and {arm}: see
+ * collect/server/launch.h. */
+struct plan_launch {
+    const json_t *argv; /* what is started for each arm, in a process group of its own; NULL: nothing */
+    const json_t *methods[METHOD_COUNT]; /* arguments that follow, by method; NULL: none */
+    const json_t *start, *stop;          /* commands that start and stop a server elsewhere; NULL: none */
+    const json_t *env;                   /* object of strings; NULL: none */
+    int stop_s;                          /* how long it may take to end when asked to */
+};
+
+struct plan_server {
+    const char *dialect, *route;     /* route NULL: the dialect's first */
+    const char *url[METHOD_COUNT];   /* of each method's server */
+    const char *model;               /* NULL: the first that the server lists */
+    const char *api_key_env;         /* the environment variable that holds the key; NULL: none */
+    const json_t *request;           /* merged into the body of each request; NULL: nothing */
+    const json_t *launch_as_written; /* NULL: the server is running */
+    struct plan_launch launch;
 };
 
 /* How tokens are chosen. */
@@ -52,7 +74,9 @@ struct plan {
     char *path;
     json_t *json; /* as read; the strings below are borrowed from it */
     const char *name, *title;
+    enum plan_source source;
     struct plan_engine engine;
+    struct plan_server server;
     struct plan_sampling sampling;
     int blocks;
     int64_t seed;
@@ -65,6 +89,8 @@ struct plan {
     int comparison_count;
     double alpha;
     int request_limit_s; /* a request that takes longer is an error */
+    int silence_limit_s; /* so is one of which no byte comes for so long */
+    int start_limit_s;   /* a server that does not answer by then did not come up */
     struct rule_settings rules;
     int min_blocks; /* below: a point without an interval; rule MIN_BLOCKS */
 };

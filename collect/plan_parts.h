@@ -1,4 +1,4 @@
-/* What the parts of the plan's reader share; plan.c and plan_workload.c alone use it. */
+/* What the parts of the plan's reader share; the files plan*.c alone use it. */
 #ifndef COLLECT_PLAN_PARTS_H
 #define COLLECT_PLAN_PARTS_H
 
@@ -15,6 +15,13 @@ int plan_find_word(const char *word, const char *const *words, int count);
 /* -1, and a message that lists the words. */
 int plan_refuse_word(const char *word, const char *const *words, int count, const char *where, const char *key,
                      struct error *error);
+
+/* The object "source" of each kind. */
+int plan_read_engine(struct plan *plan, const json_t *source, const char *where, struct error *error);
+int plan_read_server(struct plan *plan, const json_t *source, const char *where, struct error *error);
+
+/* Whether the source can be this arm. */
+int plan_check_arm(const struct plan *plan, const struct arm *arm, struct error *error);
 
 int plan_read_workloads(struct plan *plan, const json_t *workloads, struct error *error);
 

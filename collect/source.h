@@ -36,8 +36,9 @@ struct source {
 struct source_class {
     const char *kind; /* "engine" */
 
-    /* Checks a request before anything runs: the number of prompt tokens, or -1 and the numbers where prompt and output
-     * do not fit the model's context. */
+    /* Checks a request before anything runs: the number of prompt tokens (the most that it can be, where only a server
+     * that does not run yet could count), or -1 and the numbers where prompt and output do not fit the model's context.
+     */
     int (*check_request)(struct source *source, const struct request *request, struct error *error);
 
     /* The text with filler put in before its byte `at`: as much of the end of `corpus` (over and over where it is too
@@ -51,9 +52,13 @@ struct source_class {
      * be compared. A new reference. */
     json_t *(*describe)(struct source *source, const struct arm *arm);
 
-    /* Readies the arm: weights, memory, warm code. `memory` receives the memory plan (a new reference). 0, -1 or a
-     * source_failure. */
-    int (*load)(struct source *source, const struct arm *arm, json_t **memory, struct error *error);
+    /* Readies the arm: weights, memory, warm code. `memory` receives the memory plan (a new reference; NULL: unknown).
+     * `log` is a path for what a started program writes. 0, -1 or a source_failure. */
+    int (*load)(struct source *source, const struct arm *arm, const char *log, json_t **memory, struct error *error);
+
+    /* What the loaded arm says that it is, beyond what hashes cover: kept in the attempt's header under the source's
+     * kind. A new reference. A source without more to say lacks the operation. */
+    json_t *(*inform)(struct source *source);
 
     /* Runs the requests, `in_flight` at a time, and delivers their samples in the order of the requests. Failed
      * requests are samples with ok = false. 0, -1 or a source_failure. Called for the warm-up, then for the rest. */

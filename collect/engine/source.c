@@ -50,8 +50,9 @@ static json_t *describe(struct source *source, const struct arm *arm)
     return description;
 }
 
-static int load(struct source *source, const struct arm *arm, json_t **memory, struct error *error)
+static int load(struct source *source, const struct arm *arm, const char *log, json_t **memory, struct error *error)
 {
+    (void)log;
     struct engine_source *self = (struct engine_source *)source;
     int result = engine_load(self->engine, arm, &self->sampling, self->longest, memory, error);
     self->origin_ns = clock_now_ns();

@@ -25,6 +25,8 @@ static const struct {
      (double)SAMPLE_TIME_MAXIMUM_NS},
     {"cache_slots", JSON_FIELD_INT, offsetof(struct observed, cache_slots), SAMPLE_TOKENS_MAXIMUM},
     {"cache_slots_needed", JSON_FIELD_INT, offsetof(struct observed, cache_slots_needed), SAMPLE_TOKENS_MAXIMUM},
+    {"prefix_cache_flushed", JSON_FIELD_INT, offsetof(struct observed, prefix_cache_flushed), 1},
+    {"client_cpu_share", JSON_FIELD_DOUBLE, offsetof(struct observed, client_cpu_share), 1e6},
     {"completed", JSON_FIELD_INT, offsetof(struct observed, completed), SAMPLE_TOKENS_MAXIMUM},
     {"requests", JSON_FIELD_INT, offsetof(struct observed, requests), SAMPLE_TOKENS_MAXIMUM},
     {"cancelled", JSON_FIELD_INT, offsetof(struct observed, cancelled), SAMPLE_TOKENS_MAXIMUM},

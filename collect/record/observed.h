@@ -21,6 +21,9 @@ struct observed {
     int64_t cache_tokens, cache_tokens_needed; /* positions that its caches hold; that the arm's requests take */
     int cache_slots, cache_slots_needed;       /* states of recurrent layers, likewise */
 
+    int prefix_cache_flushed; /* 1: emptied before what is measured; 0: that was refused */
+    double client_cpu_share;  /* of a processor, that measuring itself took while requests ran */
+
     int completed; /* requests that were answered; this and the next are what it states of all of them */
     int requests;  /* that were sent */
     int cancelled; /* of them, by the client: neither answered nor failed */

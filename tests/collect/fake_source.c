@@ -47,8 +47,9 @@ static json_t *describe(struct source *source, const struct arm *arm)
     return description;
 }
 
-static int load(struct source *source, const struct arm *arm, json_t **memory, struct error *error)
+static int load(struct source *source, const struct arm *arm, const char *log, json_t **memory, struct error *error)
 {
+    (void)log;
     (void)error;
     struct fake_source *self = fake(source);
     self->loads++;

@@ -58,6 +58,63 @@ static void read_good(const char *changes, struct plan *plan)
     free(path);
 }
 
+/* A plan of a server: the good one's arms, and this beside its dialect. */
+static void read_server(const char *keys, struct plan *plan)
+{
+    char *changes = xformat("{'source': {'kind': 'server', 'dialect': 'sglang', %s}}", keys);
+    read_good(changes, plan);
+    free(changes);
+}
+
+static void reads_servers(void **state)
+{
+    (void)state;
+    struct plan plan;
+    read_server("'url': 'http://h:1'", &plan);
+    assert_int_equal(plan.source, PLAN_SOURCE_SERVER);
+    assert_string_equal(plan.server.url[METHOD_DDTREE], "http://h:1");
+    assert_null(plan.server.launch_as_written);
+    assert_int_equal(plan.silence_limit_s, 60);
+    assert_int_equal(plan.start_limit_s, 900);
+    plan_free(&plan);
+    read_server("'route': 'chat', 'model': 'm', 'url': {'auto': 'http://a', 'linear': 'https://b', 'ddtree': "
+                "'http://c:{budget}'}, 'launch': {'start': ['up', '{arm}'], 'stop': ['down'], 'ddtree': ['{budget}']}",
+                &plan);
+    assert_string_equal(plan.server.url[METHOD_LINEAR], "https://b");
+    assert_int_equal(plan.server.launch.stop_s, 30);
+    plan_free(&plan);
+}
+
+static void refuses_servers_that_cannot_be(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"'dialect': 'tgi', 'url': 'http://h'", "\"dialect\" is \"tgi\"; it must be one of \"sglang\", \"vllm\""},
+        {"'dialect': 'vllm', 'route': 'native', 'url': 'http://h'", "\"route\" is \"native\", which dialect \"vllm\""},
+        {"'dialect': 'vllm'", "\"url\" is missing"},
+        {"'dialect': 'vllm', 'url': 'h:80'", "it must begin with http:// or https://"},
+        {"'dialect': 'vllm', 'url': 'http://me:secret@h'", "holds a user or password"},
+        {"'dialect': 'vllm', 'url': {'auto': 'http://h', 'linear': 'http://h'}", "has none for method \"ddtree\""},
+        {"'dialect': 'vllm', 'url': 'http://h', 'launch': {}", "give either \"argv\""},
+        {"'dialect': 'vllm', 'url': 'http://h', 'launch': {'argv': ['a'], 'start': ['b']}", "give either \"argv\""},
+        {"'dialect': 'vllm', 'url': 'http://h', 'launch': {'argv': ['a', 1]}", "\"argv\"[1] must be a string"},
+        {"'dialect': 'vllm', 'url': 'http://h', 'launch': {'argv': ['a', '{budget}']}", "move it to \"ddtree\""},
+        {"'dialect': 'vllm', 'url': 'http://h', 'launch': {'argv': ['a'], 'env': {'HF_TOKEN': 'x'}}",
+         "\"HF_TOKEN\" looks like a secret"},
+        {"'dialect': 'vllm', 'url': 'http://h', 'api_key': 'sk-1'", "unknown key \"api_key\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan plan;
+        struct error error = {0};
+        char *path, *changes = xformat("{'source': {'kind': 'server', %s}}", cases[i][0]);
+        assert_int_equal(read_changed(changes, &plan, &path, &error), -1);
+        if (!strstr(error.message, cases[i][1]))
+            fail_msg("\"%s\" is not in \"%s\"", cases[i][1], error.message);
+        free(changes);
+        free(path);
+    }
+}
+
 static void reads_the_demo_plan(void **state)
 {
     (void)state;
@@ -190,7 +247,7 @@ static void refuses_with_one_clear_line(void **state)
         {"{'sampling': {'top_k': 4}}",
          "sampling: \"top_k\" and \"top_p\" mean nothing at temperature 0; remove them or raise the temperature"},
         {"{'sampling': {'temprature': 0}}", "sampling: unknown key \"temprature\"; did you mean \"temperature\"?"},
-        {"{'source': {'kind': 'server'}}", "source: \"kind\" is \"server\"; it must be one of \"engine\""},
+        {"{'source': {'kind': 'srv'}}", "source: \"kind\" is \"srv\"; it must be one of \"engine\", \"server\""},
         {"{'source': {'kind': 'engine', 'target': 't'}}",
          "method \"linear\" needs a drafter; add \"drafter\" to \"source\""},
         {"{'source': {'kind': 'engine', 'target': 't', 'device': 'gpu'}}",
@@ -334,6 +391,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_the_demo_plan),
+        cmocka_unit_test(reads_servers),
+        cmocka_unit_test(refuses_servers_that_cannot_be),
         cmocka_unit_test(fills_in_what_is_left_out),
         cmocka_unit_test(takes_all_dimensions_of_arms_and_sampling),
         cmocka_unit_test(takes_what_is_put_around_prompts),

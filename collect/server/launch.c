@@ -1,0 +1,342 @@
+#include "collect/server/launch.h"
+
+#include "collect/base/file.h"
+#include "collect/base/json.h"
+#include "collect/server/secret.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { COMMAND_LIMIT_S = 900, PORT_SIZE = 8 };
+#define LOG_TAIL_BYTES ((off_t)64 << 10)
+#define LOG_LIMIT ((size_t)1 << 30)
+
+/* --- placeholders ------------------------------------------------------------------------------------------------- */
+
+/* What placeholders stand for; NULL: nothing, and the placeholder stays. */
+struct values {
+    char tp[16], budget[16], arm[ARM_NAME_SIZE];
+    const char *method, *port;
+};
+
+static struct values make_values(const struct arm *arm, const char *port)
+{
+    struct values values = {.method = method_names[arm->method], .port = port};
+    snprintf(values.tp, sizeof values.tp, "%d", arm->tensor_parallel);
+    snprintf(values.budget, sizeof values.budget, "%d", arm->budget);
+    arm_name(arm, values.arm);
+    return values;
+}
+
+/* `text` with placeholders filled. free() it. */
+static char *fill(const char *text, const struct values *values)
+{
+    const struct {
+        const char *name, *value;
+    } all[] = {{"{tp}", values->tp},
+               {"{method}", values->method},
+               {"{budget}", values->budget},
+               {"{arm}", values->arm},
+               {"{port}", values->port}};
+    char *filled = xstrdup("");
+    for (const char *at = text; *at;) {
+        const char *value = NULL;
+        size_t length = 1;
+        for (size_t i = 0; !value && i < sizeof all / sizeof *all; i++)
+            if (all[i].value && strncmp(at, all[i].name, strlen(all[i].name)) == 0) {
+                value = all[i].value;
+                length = strlen(all[i].name);
+            }
+        char *longer = value ? xformat("%s%s", filled, value) : xformat("%s%c", filled, *at);
+        free(filled);
+        filled = longer;
+        at += length;
+    }
+    return filled;
+}
+
+/* A list of strings, and what follows it for the arm. */
+static void append_filled(json_t *to, const json_t *strings, const struct values *values)
+{
+    for (size_t i = 0; i < json_array_size(strings); i++) {
+        char *text = fill(json_string_value(json_array_get(strings, i)), values);
+        json_append(to, json_text(text));
+        free(text);
+    }
+}
+
+static json_t *make_argv(const struct plan_server *server, const struct arm *arm, const char *port)
+{
+    const struct plan_launch *launch = &server->launch;
+    const struct values values = make_values(arm, port);
+    json_t *argv = json_array();
+    append_filled(argv, launch->argv ? launch->argv : launch->start, &values);
+    append_filled(argv, launch->methods[arm->method], &values);
+    return argv;
+}
+
+json_t *launch_describe(const struct plan_server *server, const struct arm *arm)
+{
+    return server->launch_as_written ? make_argv(server, arm, NULL) : NULL;
+}
+
+static bool has_budget(const json_t *strings)
+{
+    for (size_t i = 0; i < json_array_size(strings); i++)
+        if (strstr(json_string_value(json_array_get(strings, i)), "{budget}"))
+            return true;
+    return false;
+}
+
+int launch_check(const struct plan_server *server, const struct arm *arm, const char *where, struct error *error)
+{
+    const struct plan_launch *launch = &server->launch;
+    char name[ARM_NAME_SIZE];
+    arm_name(arm, name);
+    if (!server->url[arm->method])
+        return fail(error, "%s: source: \"url\" has none for method \"%s\"", where, method_names[arm->method]);
+    bool asks = strstr(server->url[arm->method], "{budget}") || has_budget(launch->argv) || has_budget(launch->start) ||
+                has_budget(launch->methods[arm->method]);
+    if (asks && arm->method != METHOD_DDTREE)
+        return fail(error, "%s: source: {budget} stands where %s has none; move it to \"ddtree\", or write {arm}",
+                    where, name);
+    return 0;
+}
+
+/* --- addresses ---------------------------------------------------------------------------------------------------- */
+
+/* Where the port stands in a URL: behind the colon; NULL where there is none. */
+static char *find_port(char *url)
+{
+    char *host = strstr(url, "://") + 3, *end = host + strcspn(host, "/"), *colon = NULL;
+    for (char *at = host; at < end; at++)
+        if (*at == ':' && at[1] >= '0' && at[1] <= '9')
+            colon = at;
+        else if (*at == ']')
+            colon = NULL;
+    return colon ? colon + 1 : NULL;
+}
+
+static int find_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0 || bind(descriptor, (struct sockaddr *)&address, size) ||
+        getsockname(descriptor, (struct sockaddr *)&address, &size))
+        die("no free port");
+    close(descriptor);
+    return ntohs(address.sin_port);
+}
+
+char *launch_url(const struct plan_server *server, const struct arm *arm)
+{
+    const struct values values = make_values(arm, NULL);
+    char *url = fill(server->url[arm->method], &values), *port = find_port(url);
+    if (!port || strtol(port, NULL, 10) != 0)
+        return url;
+    char *free_one = xformat("%.*s%d%s", (int)(port - url), url, find_free_port(), port + strspn(port, "0123456789"));
+    free(url);
+    return free_one;
+}
+
+static void read_port(char *url, char port[PORT_SIZE])
+{
+    const char *at = find_port(url);
+    snprintf(port, PORT_SIZE, "%ld", at ? strtol(at, NULL, 10) : strncmp(url, "https", 5) == 0 ? 443 : 80);
+}
+
+/* --- starting ----------------------------------------------------------------------------------------------------- */
+
+/* A JSON array of strings for execvp(); the strings are borrowed. free() it. */
+static char **to_argv(const json_t *array)
+{
+    size_t count = json_array_size(array);
+    char **argv = xcalloc(count + 1, sizeof *argv);
+    for (size_t i = 0; i < count; i++)
+        argv[i] = (char *)json_string_value(json_array_get(array, i));
+    return argv;
+}
+
+/* "NAME=value" with placeholders filled, ended by NULL; free_env() it. */
+static char **make_env(const json_t *env, const struct values *values)
+{
+    char **all = xcalloc(json_object_size(env) + 1, sizeof *all);
+    int count = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)env, key, value)
+    {
+        char *filled = fill(json_string_value(value), values);
+        all[count++] = xformat("%s=%s", key, filled);
+        free(filled);
+    }
+    return all;
+}
+
+static void free_env(char **env)
+{
+    for (int i = 0; env[i]; i++)
+        free(env[i]);
+    free(env);
+}
+
+static int start_process(struct launch *launch, const json_t *argv, struct process *process, struct error *error)
+{
+    char port[PORT_SIZE];
+    read_port(launch->url, port);
+    const struct values values = make_values(&launch->arm, port);
+    char **list = to_argv(argv), **env = make_env(launch->server->launch.env, &values);
+    int result = process_start(process, list, env, launch->log, error);
+    free(list);
+    free_env(env);
+    return result;
+}
+
+/* A command that is to end well. */
+static int run_command(struct launch *launch, const json_t *argv, struct error *error)
+{
+    struct process process;
+    char how[PROCESS_HOW_SIZE];
+    if (start_process(launch, argv, &process, error))
+        return -1;
+    bool ended = process_wait(&process, COMMAND_LIMIT_S, how), well = ended && process_succeeded(&process);
+    process_stop(&process, launch->server->launch.stop_s);
+    if (well)
+        return 0;
+    char *words = launch_last_words(launch);
+    fail(error, "%s: %s; its last words: %s", json_string_value(json_array_get(argv, 0)),
+         ended ? how : "did not end within 900 s", words);
+    free(words);
+    return -1;
+}
+
+static int make_log(const char *log, struct error *error)
+{
+    char *folder = xstrdup(log), *slash = strrchr(folder, '/');
+    int result = 0;
+    if (slash) {
+        *slash = '\0';
+        result = file_make_folder(folder, error);
+    }
+    free(folder);
+    return result || file_remove(log, error) ? -1 : 0;
+}
+
+void launch_init(struct launch *launch, const struct plan_server *server, const struct arm *arm, const char *log)
+{
+    *launch = (struct launch){
+        .server = server, .arm = *arm, .url = launch_url(server, arm), .log = log ? xstrdup(log) : NULL};
+}
+
+int launch_start(struct launch *launch, struct error *error)
+{
+    const struct plan_server *server = launch->server;
+    char port[PORT_SIZE];
+    if (!server->launch_as_written)
+        return 0;
+    if (launch->log && make_log(launch->log, error))
+        return -1;
+    read_port(launch->url, port);
+    json_t *argv = make_argv(server, &launch->arm, port);
+    int result =
+        server->launch.argv ? start_process(launch, argv, &launch->process, error) : run_command(launch, argv, error);
+    launch->started = result == 0;
+    json_decref(argv);
+    return result;
+}
+
+bool launch_is_alive(struct launch *launch, char how[PROCESS_HOW_SIZE])
+{
+    return !launch->process.group || process_is_alive(&launch->process, how);
+}
+
+/* --- ending ------------------------------------------------------------------------------------------------------- */
+
+/* Servers print their arguments, and with them what a shell put there. */
+static void clean_log(const char *log, const char *secret)
+{
+    struct error ignored = {0};
+    size_t size;
+    char *text = file_read(log, LOG_LIMIT, &size, &ignored);
+    if (text && secret_hide(text, size, secret))
+        file_write_whole(log, text, size, &ignored);
+    free(text);
+}
+
+void launch_stop(struct launch *launch, const char *secret)
+{
+    struct error error = {0};
+    if (!launch->server)
+        return;
+    if (launch->started && launch->server->launch.stop) {
+        char port[PORT_SIZE];
+        read_port(launch->url, port);
+        const struct values values = make_values(&launch->arm, port);
+        json_t *argv = json_array();
+        append_filled(argv, launch->server->launch.stop, &values);
+        if (run_command(launch, argv, &error))
+            fprintf(stderr, "%s\n", error.message);
+        json_decref(argv);
+    }
+    process_stop(&launch->process, launch->started ? launch->server->launch.stop_s : 0);
+    launch->started = false;
+    if (launch->log && secret)
+        clean_log(launch->log, secret);
+}
+
+void launch_free(struct launch *launch, const char *secret)
+{
+    launch_stop(launch, secret);
+    free(launch->url);
+    free(launch->log);
+    *launch = (struct launch){0};
+}
+
+/* --- last words --------------------------------------------------------------------------------------------------- */
+
+/* The end of the file; NULL where it cannot be read. free() it. */
+static char *read_tail(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return NULL;
+    off_t end = lseek(descriptor, 0, SEEK_END), from = end > LOG_TAIL_BYTES ? end - LOG_TAIL_BYTES : 0;
+    char *tail = xcalloc((size_t)LOG_TAIL_BYTES + 1, 1);
+    ssize_t size = pread(descriptor, tail, (size_t)LOG_TAIL_BYTES, from);
+    close(descriptor);
+    for (ssize_t i = 0; i < size; i++)
+        if (!tail[i])
+            tail[i] = ' ';
+    return tail;
+}
+
+static bool speaks_of_error(const char *line)
+{
+    static const char *const words[] = {"error",        "exception", "out of memory", "fatal",   "abort",  "illegal ",
+                                        "segmentation", "killed",    "panic",         "cannot ", "failed", "assert"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcasestr(line, words[i]))
+            return true;
+    return false;
+}
+
+char *launch_last_words(const struct launch *launch)
+{
+    char *tail = launch->log ? read_tail(launch->log) : NULL, *rest = NULL;
+    const char *last = "", *error = NULL;
+    for (char *line = tail ? strtok_r(tail, "\r\n", &rest) : NULL; line; line = strtok_r(NULL, "\r\n", &rest)) {
+        if (line[strspn(line, " \t")])
+            last = line;
+        if (speaks_of_error(line))
+            error = line;
+    }
+    char *words = xformat("%.400s", error ? error : last);
+    free(tail);
+    return words;
+}

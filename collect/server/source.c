@@ -1,0 +1,309 @@
+#include "collect/server/source.h"
+
+#include "collect/base/clock.h"
+#include "collect/base/file.h"
+#include "collect/base/json.h"
+#include "collect/server/exchange.h"
+#include "collect/server/watch.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct server_source {
+    struct source base;
+    struct server server;
+    int64_t origin_ns; /* when the arm was ready: the zero of its samples' times */
+    struct observed observed;
+    struct counted *counted; /* texts whose tokens were counted */
+    int counted_count;
+};
+
+struct counted {
+    char hash[FILE_HASH_SIZE]; /* of the text */
+    int tokens;
+};
+
+static struct server_source *self_of(struct source *source)
+{
+    return (struct server_source *)source;
+}
+
+/* Which tokens a text has only the server knows, and it may not run yet; none has more of them than bytes. */
+static int check_request(struct source *source, const struct request *request, struct error *error)
+{
+    (void)source, (void)error;
+    return (int)strlen(request->text);
+}
+
+/* --- what it is --------------------------------------------------------------------------------------------------- */
+
+static void set_text(json_t *object, const char *key, const char *text)
+{
+    if (text)
+        json_set(object, key, json_text(text));
+}
+
+static void set_copy(json_t *object, const char *key, const json_t *value)
+{
+    if (value)
+        json_set(object, key, json_deep_copy(value));
+}
+
+/* Of the plan: what the server says of itself is known only once it runs. */
+static json_t *describe(struct source *source, const struct arm *arm)
+{
+    const struct plan_server *plan = &self_of(source)->server.plan->server;
+    json_t *description = json_object();
+    set_text(description, "kind", "server");
+    set_text(description, "dialect", plan->dialect);
+    set_text(description, "route", self_of(source)->server.dialect->route);
+    set_text(description, "target", plan->model);
+    set_text(description, "acceptance", self_of(source)->server.dialect->acceptance);
+    set_copy(description, "request", plan->request);
+    set_copy(description, "argv", plan->launch.argv ? plan->launch.argv : plan->launch.start);
+    set_copy(description, "env", plan->launch.env);
+    if (!arm)
+        return description;
+    json_t *argv = launch_describe(plan, arm);
+    set_text(description, "url", plan->url[arm->method]);
+    if (argv)
+        json_set(description, "argv", argv);
+    return description;
+}
+
+static json_t *inform(struct source *source)
+{
+    const struct server *server = &self_of(source)->server;
+    if (!server->info.said)
+        return json_null();
+    json_t *info = server_info_to_json(&server->info);
+    set_text(info, "url", server->launch.url);
+    return info;
+}
+
+static int load(struct source *source, const struct arm *arm, const char *log, json_t **memory, struct error *error)
+{
+    struct server_source *self = self_of(source);
+    *memory = NULL;
+    int result = server_begin(&self->server, arm, log, error);
+    self->origin_ns = clock_now_ns();
+    return result;
+}
+
+/* --- what does not fit -------------------------------------------------------------------------------------------- */
+
+/* Tokens of the request's prompt; -1: unknown. Each text is counted once. */
+static int count_tokens(struct server_source *self, const struct request *request)
+{
+    char hash[FILE_HASH_SIZE];
+    file_hash_bytes(request->text, strlen(request->text), hash);
+    for (int i = 0; i < self->counted_count; i++)
+        if (strcmp(self->counted[i].hash, hash) == 0)
+            return self->counted[i].tokens;
+    self->counted = xrealloc(self->counted, (size_t)self->counted_count + 1, sizeof *self->counted);
+    struct counted *counted = &self->counted[self->counted_count++];
+    memcpy(counted->hash, hash, sizeof hash);
+    counted->tokens = server_count_tokens(&self->server, request->text);
+    return counted->tokens;
+}
+
+/* Answers for a request that would not fit, instead of sending it; false where it fits, or nobody knows. */
+static bool refuse(struct server_source *self, const struct request *request, struct sample *sample)
+{
+    const int64_t context = self->server.info.context;
+    int tokens = context > 0 ? count_tokens(self, request) : ATTEMPT_ABSENT;
+    if (tokens < 0 || tokens + (int64_t)request->max_new_tokens <= context)
+        return false;
+    sample_init(sample);
+    sample->workload = xstrdup(request->workload);
+    sample->prompt = xstrdup(request->prompt_id);
+    sample->warmup = request->warmup;
+    sample->asked_tokens = request->max_new_tokens;
+    sample->asked_ignore_eos = request->ignore_eos;
+    sample->prompt_tokens = tokens;
+    sample->error_code = xstrdup("CONTEXT_OVERFLOW");
+    sample->error_message = xformat("%d prompt tokens and %d of output: the server's context is %lld; not sent", tokens,
+                                    request->max_new_tokens, (long long)context);
+    return true;
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------ */
+
+/* Requests that are answered one after another, and whom their samples go to. */
+struct delivery {
+    struct server_source *self;
+    source_on_sample *on_sample;
+    void *context;
+    bool stop;
+    double tokens;       /* emitted, of all samples */
+    int64_t most_tokens; /* of a request with its output */
+    /* with one request at a time, where only counters tell of rounds */
+    bool by_counters;
+    struct watch_counters before;
+};
+
+/* Without a drafter a round is a token, by definition; a server that says otherwise speculates. */
+static void count_plain_rounds(const struct server *server, struct sample *sample)
+{
+    if (server->arm.method == METHOD_AUTO && sample->rounds < 0 && sample->tokens > sample->first_tokens)
+        sample->rounds = sample->tokens - sample->first_tokens;
+}
+
+/* What the counters say of one request that ran alone. */
+static void read_rounds(struct delivery *delivery, struct sample *sample)
+{
+    const struct server *server = &delivery->self->server;
+    const struct watch_counters before = delivery->before;
+    delivery->before = watch_read_drained(server->http, server->dialect, &before, sample->tokens);
+    double rounds = delivery->before.rounds - before.rounds;
+    if (sample->rounds < 0 && rounds > 0 && rounds <= sample->tokens)
+        sample->rounds = (int)rounds;
+}
+
+static int deliver(void *context, struct sample *sample)
+{
+    struct delivery *delivery = context;
+    if (sample->ok && sample->tokens > 0) {
+        const int64_t positions = sample->prompt_tokens + (int64_t)sample->asked_tokens;
+        delivery->tokens += sample->tokens;
+        delivery->most_tokens = positions > delivery->most_tokens ? positions : delivery->most_tokens;
+        if (delivery->by_counters)
+            read_rounds(delivery, sample);
+        count_plain_rounds(&delivery->self->server, sample);
+    }
+    int result = delivery->on_sample(delivery->context, sample);
+    delivery->stop |= result != 0;
+    return result;
+}
+
+/* Requests in their order: those that fit together as many as `in_flight` allows, the others answered for here. */
+static int run_all(struct delivery *delivery, const struct request *requests, int count, int in_flight,
+                   struct error *error)
+{
+    struct server_source *self = delivery->self;
+    int failure = 0;
+    for (int at = 0; at < count && !failure && !delivery->stop;) {
+        struct sample refused;
+        if (refuse(self, &requests[at], &refused)) {
+            deliver(delivery, &refused);
+            at++;
+            continue;
+        }
+        int together = 1;
+        while (in_flight > 1 && at + together < count && !refuse(self, &requests[at + together], &refused))
+            together++;
+        if (in_flight > 1 && at + together < count)
+            sample_free(&refused);
+        failure = exchange_run(&self->server, requests + at, together, in_flight, self->origin_ns, deliver, delivery,
+                               &delivery->stop, error);
+        at += together;
+    }
+    return failure;
+}
+
+/* Whether rounds have to be read from counters between requests. */
+static bool needs_counters(const struct server *server, int in_flight, const struct watch_counters *now)
+{
+    return in_flight == 1 && server->arm.method != METHOD_AUTO && !isnan(now->rounds) && !isnan(now->generated);
+}
+
+static void observe_room(struct server_source *self, int in_flight, int64_t most_tokens)
+{
+    const struct server_info *info = &self->server.info;
+    struct observed *observed = &self->observed;
+    observed->slots = info->slots < 0 ? ATTEMPT_ABSENT : (int)info->slots;
+    observed->cache_tokens = info->cache;
+    observed->cache_tokens_needed = info->cache < 0 ? ATTEMPT_ABSENT : in_flight * most_tokens;
+    observed->cache_slots = info->states < 0 ? ATTEMPT_ABSENT : (int)info->states;
+    observed->cache_slots_needed = info->states < 0 ? ATTEMPT_ABSENT : in_flight;
+}
+
+static int run_measured(struct delivery *delivery, const struct request *requests, int count, int in_flight,
+                        struct error *error)
+{
+    struct server_source *self = delivery->self;
+    struct server *server = &self->server;
+    struct watch watch;
+    observed_free(&self->observed);
+    self->observed.prefix_cache_flushed = server_flush(server);
+    watch_begin(&watch, server->http, server->dialect, server->launch.url, server->api_key, in_flight);
+    delivery->before = watch.before;
+    delivery->by_counters = needs_counters(server, in_flight, &watch.before);
+    int failure = run_all(delivery, requests, count, in_flight, error);
+    if (failure)
+        watch_abandon(&watch);
+    else
+        watch_end(&watch, delivery->tokens, &self->observed);
+    observe_room(self, in_flight, delivery->most_tokens);
+    return failure;
+}
+
+static int run(struct source *source, const struct request *requests, int count, int in_flight,
+               source_on_sample *on_sample, void *context, struct error *error)
+{
+    struct delivery delivery = {.self = self_of(source), .on_sample = on_sample, .context = context};
+    if (!count)
+        return 0;
+    return requests[0].warmup ? run_all(&delivery, requests, count, in_flight, error)
+                              : run_measured(&delivery, requests, count, in_flight, error);
+}
+
+static int observe(struct source *source, struct observed *observed, struct error *error)
+{
+    (void)error;
+    *observed = self_of(source)->observed; /* its counters with it */
+    observed_init(&self_of(source)->observed);
+    return 0;
+}
+
+/* Nobody looks into a server's cache: its outputs are compared with auto's instead. */
+static int audit(struct source *source, const struct request *requests, const struct sample *samples, int count,
+                 struct audit *audit, struct error *error)
+{
+    (void)source, (void)requests, (void)samples, (void)count, (void)audit, (void)error;
+    return 0;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+static void close_source(struct source *source)
+{
+    struct server_source *self = self_of(source);
+    server_end(&self->server);
+    observed_free(&self->observed);
+    if (self->server.api_key)
+        explicit_bzero(self->server.api_key, strlen(self->server.api_key));
+    free(self->server.api_key);
+    free(self->counted);
+    free(self);
+}
+
+static const struct source_class server_source_class = {
+    .kind = "server",
+    .check_request = check_request,
+    .describe = describe,
+    .load = load,
+    .inform = inform,
+    .run = run,
+    .audit = audit,
+    .observe = observe,
+    .close = close_source,
+};
+
+struct source *server_source_open(const struct plan *plan, struct error *error)
+{
+    const char *variable = plan->server.api_key_env, *api_key = variable ? getenv(variable) : NULL;
+    if (variable && (!api_key || !api_key[0])) {
+        fail(error, "%s: source: the environment has no %s, which \"api_key_env\" names; set it and start again",
+             plan->path, variable);
+        return NULL;
+    }
+    struct server_source *self = xcalloc(1, sizeof *self);
+    self->base.class = &server_source_class;
+    self->server.plan = plan;
+    self->server.dialect = dialect_find(plan->server.dialect, plan->server.route);
+    self->server.api_key = api_key ? xstrdup(api_key) : NULL;
+    observed_init(&self->observed);
+    return &self->base;
+}
