@@ -63,7 +63,9 @@ BACKENDS = $(if $(filter fuzz,$(MODE)),collect/engine/backend.c collect/engine/c
 SOURCES = $(filter-out $(MAINS) $(BACKENDS) $(if $(CUDA_FLAGS),,collect/engine/cuda/%),$(shell find collect analyze render -name '*.c' 2>/dev/null))
 TEST_SOURCES = $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*')
 GPU_TEST_SOURCES = $(wildcard tests/gpu/test_*.c)
-TEST_HELPERS = $(filter-out $(TEST_SOURCES) $(GPU_TEST_SOURCES) tests/collect/fake_nvml.c,$(shell find tests -name '*.c'))
+# They stand in for functions of libraries, in the programs that ask for them and no others.
+STAND_INS = tests/fault.c tests/collect/fake_nvml.c
+TEST_HELPERS = $(filter-out $(TEST_SOURCES) $(GPU_TEST_SOURCES) $(STAND_INS),$(shell find tests -name '*.c'))
 
 object = $(patsubst %.c,$(OUT)/obj/%.o,$(1))
 PROGRAMS = $(OUT)/bin/collect $(OUT)/bin/analyze $(OUT)/bin/render
@@ -103,6 +105,8 @@ $(OUT)/bin/tests/collect/test_telemetry: | $(OUT)/bin/tests/fake_nvml.so
 $(OUT)/bin/tests/fake_nvml.so: tests/collect/fake_nvml.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(WERROR) -O1 -fPIC -shared $< -o $@
+
+$(OUT)/bin/tests/collect/test_faults: $(call object,tests/fault.c)
 
 -include $(shell find $(OUT)/obj -name '*.d' 2>/dev/null)
 

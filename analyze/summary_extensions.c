@@ -36,7 +36,9 @@ json_t *summary_make_extensions(const struct run *run)
         int block = ended_block(line);
         blocks += block && !seen[block];
         seen[block] = true;
-        if (blocks && adds_blocks(line))
+        /* Noted twice where the program ended before it wrote the plan: nothing was seen in between. */
+        const json_t *last = json_array_get(array, json_array_size(array) - 1);
+        if (blocks && adds_blocks(line) && json_integer_value(last) != blocks)
             json_append(array, json_integer(blocks));
     }
     return array;

@@ -143,6 +143,15 @@ static void find_given_up(struct block_view *view)
         }
 }
 
+/* A block that takes longer than a session may last, or a clock that jumps, would ask for another for ever. */
+static bool has_all_tries(const struct block_view *view, int arm, int workload)
+{
+    int whole = 0, first, count = run_find_tries(view->run, &view->subject->plan->arms[arm], view->block, &first);
+    for (int i = first; i < first + count; i++)
+        whole += is_whole_try(view->subject, view->run, &view->run->attempts[i], arm, workload);
+    return whole >= SCHEDULE_TRIES;
+}
+
 /* By methods, so that a baseline is decided on before what is compared with it. */
 static void find_missing(struct block_view *view, const bool *only)
 {
@@ -151,7 +160,7 @@ static void find_missing(struct block_view *view, const bool *only)
         for (int a = 0; a < plan->arm_count; a++)
             for (int w = 0; plan->arms[a].method == (enum method)method && w < plan->workload_count; w++)
                 if ((!only || only[a]) && !has_bit(view->given_up[a], w) &&
-                    (find_valid(view, a, w, 0) < 0 || lacks_pair(view, a, w)))
+                    (find_valid(view, a, w, 0) < 0 || (!has_all_tries(view, a, w) && lacks_pair(view, a, w))))
                     view->missing[a] |= (uint64_t)1 << w;
 }
 

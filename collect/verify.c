@@ -52,6 +52,27 @@ static void verify_chain(const struct ledger *ledger, struct verification *verif
 /* --- files ----------------------------------------------------------------------------------------------------------
  */
 
+/* The newest line that notes a plan of that name; those before it were noted, and the program ended before it wrote the
+ * plan. */
+static bool is_noted_again(const struct ledger *ledger, size_t index)
+{
+    const char *plan = text_of(json_array_get(ledger->lines, index), "plan");
+    for (size_t i = index + 1; i < json_array_size(ledger->lines); i++) {
+        const json_t *line = json_array_get(ledger->lines, i);
+        if (strcmp(text_of(line, "action"), "amend") == 0 && strcmp(text_of(line, "plan"), plan) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_measured_under(const struct run *run, const char *plan)
+{
+    for (int i = 0; i < run->attempt_count; i++)
+        if (strcmp(text_of(run->attempts[i].attempt.header, "plan"), plan) == 0)
+            return true;
+    return false;
+}
+
 static void verify_plan(const struct run *run, const json_t *line, struct verification *verification)
 {
     char hash[FILE_HASH_SIZE], *path = file_join(run->folder, text_of(line, "plan"));
@@ -68,8 +89,15 @@ static void verify_plans(const struct run *run, struct verification *verificatio
 {
     size_t i;
     const json_t *line;
-    json_array_foreach(run->ledger.lines, i, line) if (strcmp(text_of(line, "action"), "amend") == 0)
-        verify_plan(run, line, verification);
+    json_array_foreach(run->ledger.lines, i, line)
+    {
+        if (strcmp(text_of(line, "action"), "amend") != 0 || is_noted_again(&run->ledger, i))
+            continue;
+        char *path = file_join(run->folder, text_of(line, "plan"));
+        if (file_exists(path) || is_measured_under(run, text_of(line, "plan")))
+            verify_plan(run, line, verification);
+        free(path);
+    }
 }
 
 /* An attempt that was begun and left no file is what a crash leaves; one that ended had a file. */

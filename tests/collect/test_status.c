@@ -163,6 +163,17 @@ static void amend_without_plan(void)
     append("amend", json_pack("{s:s, s:s}", "plan", "plan-2.json", "sha256", "0"));
 }
 
+static void measure_without_plan(void)
+{
+    amend_without_plan();
+    append("begin", json_pack("{s:s}", "attempt", "demo/tp1-b8/1-2"));
+    char *path = run_folder_path(run_folder, "tp1-b8/1-2");
+    json_t *header = fixture_header("tp1-b8", 1, 2);
+    json_set(header, "plan", json_string("plan-2.json"));
+    fixture_attempt(path, header, NULL);
+    free(path);
+}
+
 static void leave_a_purged_file(void)
 {
     append("purge", json_pack("{s:s}", "attempt", "demo/tp1-b8/2-1"));
@@ -172,6 +183,24 @@ static void leave_an_end_out(void)
 {
     append("begin", json_pack("{s:s}", "attempt", "demo/tp1-b8/1-2"));
     add_file();
+}
+
+/* A crash between the ledger's line and the plan's file, and one more. */
+static void a_plan_that_was_noted_and_never_written_takes_nothing(void **state)
+{
+    (void)state;
+    amend_without_plan();
+    assert_int_equal(status(NULL), 0);
+    char *path = file_join(run_folder, "plan-2.json"), *from = file_join(run_folder, "plan.json"), hash[FILE_HASH_SIZE];
+    char *text = fixture_read(from, NULL);
+    fixture_write(path, text, strlen(text));
+    file_hash_bytes(text, strlen(text), hash);
+    assert_int_equal(status(NULL), 1); /* it is not the one that was noted */
+    append("amend", json_pack("{s:s, s:s}", "plan", "plan-2.json", "sha256", hash));
+    assert_int_equal(status(NULL), 0);
+    free(text);
+    free(from);
+    free(path);
 }
 
 static void what_was_changed_does_not_hold(void **state)
@@ -189,7 +218,7 @@ static void what_was_changed_does_not_hold(void **state)
         {carry_other_count, "ledger.jsonl:11: carries another head or count than the lines before it have\n"},
         {carry_other_head, "ledger.jsonl:11: carries another head or count than the lines before it have\n"},
         {amend_with_another_plan, "plan.json: is not the plan that the ledger noted\n"},
-        {amend_without_plan, "plan-2.json: cannot open: No such file or directory\n"},
+        {measure_without_plan, "plan-2.json: cannot open: No such file or directory\n"},
         {leave_a_purged_file, "tp1-b8/2-1.jsonl: was purged, but is still there; `collect purge` removes it\n"},
         {leave_an_end_out, "demo/tp1-b8/1-2: has ended, but the ledger has no hash of it; `collect run` notes it\n"},
     };
@@ -209,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(shows_the_run_to_programs),
         TEST(what_is_whole_holds),
+        TEST(a_plan_that_was_noted_and_never_written_takes_nothing),
         TEST(what_was_changed_does_not_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

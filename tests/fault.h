@@ -1,0 +1,35 @@
+/* Stand-ins for the calls of the C library by which a program changes files. They count the calls on one folder, and at
+ * the n-th the process is killed, the disk is full, or nothing may be written any more. fsync() does nothing, since
+ * what a killed process has written is in the kernel's hands.
+ *
+ * Programs that link this file (the Makefile says which) call these instead of the library's. */
+#ifndef TESTS_FAULT_H
+#define TESTS_FAULT_H
+
+#include <stdint.h>
+
+enum fault_kind {
+    FAULT_NONE,
+    FAULT_KILL,      /* SIGKILL before the call */
+    FAULT_TEAR,      /* the same, but of a write the first half is done */
+    FAULT_FULL,      /* half of a write is done, and no later one: no space is left */
+    FAULT_READ_ONLY, /* from this call on the folder's file system is mounted read-only */
+};
+
+struct fault {
+    const char *folder; /* calls on what lies in there are counted; borrowed */
+    enum fault_kind kind;
+    int at; /* from 1 */
+};
+
+/* Counting begins anew. NULL: it stops, and the count stays. */
+void fault_set(const struct fault *fault);
+
+/* Calls since, those of child processes among them. */
+int fault_calls(void);
+
+/* From its n-th reading on (0: never) the wall clock is off by so many seconds, and by so many more at each reading. */
+void fault_set_clock(int at, int64_t jump_s, int64_t more_s);
+int fault_clock_readings(void);
+
+#endif
