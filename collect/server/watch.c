@@ -36,11 +36,18 @@ struct watch_counters watch_read(struct http *http, const struct dialect *dialec
     return counters;
 }
 
+/* A counter that fell was set back, and will not catch up. */
+static bool is_behind(const struct watch_counters *before, const struct watch_counters *now, double tokens)
+{
+    double grown = now->generated - before->generated;
+    return grown >= 0 && grown < tokens;
+}
+
 struct watch_counters watch_read_drained(struct http *http, const struct dialect *dialect,
                                          const struct watch_counters *before, double tokens)
 {
     struct watch_counters now = watch_read(http, dialect);
-    for (int waited = 0; waited < DRAIN_MS && now.generated - before->generated < tokens; waited += DRAIN_STEP_MS) {
+    for (int waited = 0; waited < DRAIN_MS && is_behind(before, &now, tokens); waited += DRAIN_STEP_MS) {
         nap_ms(DRAIN_STEP_MS);
         now = watch_read(http, dialect);
     }

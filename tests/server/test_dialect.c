@@ -1,0 +1,421 @@
+/* What each dialect's servers say, in the form in which they say it, becomes counts, times and facts. */
+#include "collect/server/dialect.h"
+
+#include "collect/base/file.h"
+#include "collect/base/json.h"
+#include "tests/record/fixture.h"
+#include "tests/server/loopback.h"
+#include "tests/server/measured.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define STREAM "text/event-stream"
+
+struct bench {
+    struct loopback *loopback;
+    struct measured measured;
+};
+
+/* `keys` stand beside kind and url. */
+static void open_bench(struct bench *bench, const struct loopback_page *pages, const char *arm, const char *keys)
+{
+    *bench = (struct bench){.loopback = loopback_start(pages, 0)};
+    char *source = xformat("{'kind': 'server', 'url': '%s', %s}", loopback_url(bench->loopback), keys);
+    measured_open(&bench->measured, arm, source, "");
+    measured_run(&bench->measured, arm, MEASURED_REQUESTS);
+    free(source);
+    assert_int_equal(bench->measured.loaded, 0);
+    assert_int_equal(bench->measured.ran, 0);
+    assert_int_equal(bench->measured.delivered, MEASURED_REQUESTS);
+}
+
+static void close_bench(struct bench *bench)
+{
+    measured_close(&bench->measured);
+    loopback_stop(bench->loopback);
+}
+
+static const struct sample *first_sample(const struct bench *bench)
+{
+    return &bench->measured.attempt.samples[0];
+}
+
+static void expect_counts(const struct sample *sample, int prompt, int tokens, int first, int rounds)
+{
+    assert_true(sample->ok);
+    assert_int_equal(sample->prompt_tokens, prompt);
+    assert_int_equal(sample->tokens, tokens);
+    assert_int_equal(sample->first_tokens, first);
+    assert_int_equal(sample->rounds, rounds);
+    assert_int_equal(sample->finish, FINISH_LENGTH);
+    assert_true(sample->ttft_ns > 0 && sample->decode_ns > 0);
+}
+
+static void expect_ids(const struct sample *sample, int first)
+{
+    assert_non_null(sample->token_ids);
+    for (int i = 0; i < sample->tokens; i++)
+        assert_int_equal(sample->token_ids[i], first + i);
+}
+
+static json_t *read_body(const struct bench *bench, const char *path)
+{
+    json_t *body = json_loads(loopback_body(bench->loopback, path), 0, NULL);
+    assert_non_null(body);
+    return body;
+}
+
+/* --- SGLang ------------------------------------------------------------------------------------------------------- */
+
+#define META(tokens, rest) "\"meta_info\": {\"prompt_tokens\": 5, \"completion_tokens\": " tokens ", " rest "}}\n\n"
+#define SGLANG_END                                                                                                     \
+    "\"finish_reason\": {\"type\": \"length\", \"length\": 8}, \"cached_tokens\": 0, \"e2e_latency\": 0.1, "           \
+    "\"spec_verify_ct\": 2, \"spec_accept_length\": 4.0, \"spec_correct_drafts_histogram\": [0, 0, 1, 1]"
+
+/* Text and ids as the whole so far: the default. */
+static const char sglang_whole[] = "data: {\"text\": \"a\", \"output_ids\": [40], " META(
+    "1", "\"finish_reason\": null") "data: {\"text\": \"abcd\", "
+                                    "\"output_ids\": [40, 41, "
+                                    "42, 43], " META("4", "\"finish_reason\":"
+                                                          " null") "data: "
+                                                                   "{\"text\""
+                                                                   ": "
+                                                                   "\"abcdefg"
+                                                                   "h\", "
+                                                                   "\"output_"
+                                                                   "ids\": "
+                                                                   "[40, 41, "
+                                                                   "42, 43, "
+                                                                   "44, 45, "
+                                                                   "46, "
+                                                                   "47],"
+                                                                   " " META("8", SGLANG_END) "data: [DONE]\n\n";
+
+/* What is new since: where the server was started with incremental streaming. */
+static const char sglang_pieces[] = "data: {\"text\": \"ab\", \"output_ids\": [40, 41], " META(
+    "2",
+    "\"finish_reason\": null") "data: {\"text\": \"cd\", \"output_ids\": [42, 43], " META("4",
+                                                                                          "\"finish_reason\": "
+                                                                                          "null") "data: "
+                                                                                                  "{\"text\": "
+                                                                                                  "\"efgh\", "
+                                                                                                  "\"output_ids\":"
+                                                                                                  " [44, 45, 46, "
+                                                                                                  "47], " META(
+                                                                                                      "8",
+                                                                                                      SGLANG_END) "data"
+                                                                                                                  ": "
+                                                                                                                  "[DON"
+                                                                                                                  "E]"
+                                                                                                                  "\n"
+                                                                                                                  "\n";
+
+static const struct loopback_page sglang_pages[] = {
+    {.path = "/health"},
+    {.path = "/v1/models", .body = "{\"data\": [{\"id\": \"qwen\", \"max_model_len\": 4096}]}"},
+    {.path = "/server_info",
+     .body = "{\"version\": \"0.5.5\", \"context_length\": null, \"api_key\": \"sk-1\", \"max_running_requests\": 48,"
+             " \"internal_states\": [{\"effective_max_running_requests_per_dp\": 2,"
+             " \"memory_usage\": {\"token_capacity\": 20}}]}"},
+    {.path = "/flush_cache"},
+    {.path = "/generate", .content_type = STREAM, .body = sglang_whole, .piece = 90, .delay_ms = 2},
+    {0},
+};
+
+static void sglang_native(void **state)
+{
+    (void)state;
+    struct bench bench;
+    open_bench(&bench, sglang_pages, "tp1-linear", "'dialect': 'sglang'");
+    const struct sample *sample = first_sample(&bench);
+    expect_counts(sample, 5, 8, 1, 2);
+    expect_ids(sample, 40);
+    assert_int_equal(sample->cached_tokens, 0);
+    assert_int_equal(sample->accepted[0] + sample->accepted[1], 7);
+    assert_int_equal(sample->chunks, 3);
+    assert_int_equal(loopback_count(bench.loopback, "/flush_cache"), 1);
+    assert_int_equal(bench.measured.attempt.observed.prefix_cache_flushed, 1);
+    assert_int_equal(bench.measured.attempt.observed.slots, 2);
+    json_t *body = read_body(&bench, "/generate"), *parameters = json_object_get(body, "sampling_params");
+    assert_string_equal(json_string_value(json_object_get(body, "text")), "p2");
+    assert_true(json_is_true(json_object_get(body, "stream")));
+    assert_int_equal(json_integer_value(json_object_get(parameters, "max_new_tokens")), 8);
+    assert_true(json_is_true(json_object_get(parameters, "ignore_eos")));
+    json_decref(body);
+    measured_expect(&bench.measured, "ITL_PER_CHUNK");
+    close_bench(&bench);
+}
+
+static void sglang_native_in_pieces(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct loopback_page pages[6];
+    memcpy(pages, sglang_pages, sizeof pages);
+    pages[4].body = sglang_pieces;
+    open_bench(&bench, pages, "tp1-linear", "'dialect': 'sglang'");
+    expect_counts(first_sample(&bench), 5, 8, 2, 2);
+    expect_ids(first_sample(&bench), 40);
+    close_bench(&bench);
+}
+
+/* Two requests of 13 positions in a cache of 20; four in slots for two. */
+static void room_is_judged(void **state)
+{
+    (void)state;
+    struct bench bench;
+    open_bench(&bench, sglang_pages, "tp1-linear-c2", "'dialect': 'sglang'");
+    measured_expect(&bench.measured, "CACHE_STARVED TOO_FEW_REQUESTS ITL_PER_CHUNK");
+    close_bench(&bench);
+    open_bench(&bench, sglang_pages, "tp1-linear-c3", "'dialect': 'sglang'");
+    measured_expect(&bench.measured, "CONCURRENCY_CAPPED CACHE_STARVED TOO_FEW_REQUESTS ITL_PER_CHUNK");
+    close_bench(&bench);
+}
+
+/* In the attempt's header, for good. */
+static void what_the_server_says_is_kept_without_secrets(void **state)
+{
+    (void)state;
+    struct bench bench;
+    open_bench(&bench, sglang_pages, "tp1-auto", "'dialect': 'sglang'");
+    const json_t *server = json_object_get(bench.measured.attempt.header, "server");
+    const json_t *said = json_object_get(json_object_get(server, "said"), "/server_info");
+    assert_string_equal(json_string_value(json_object_get(server, "model")), "qwen");
+    assert_string_equal(json_string_value(json_object_get(server, "version")), "0.5.5");
+    assert_int_equal(json_integer_value(json_object_get(server, "context_tokens")), 4096);
+    assert_int_equal(json_integer_value(json_object_get(server, "slots")), 2);
+    assert_int_equal(json_integer_value(json_object_get(server, "cache_tokens")), 20);
+    assert_string_equal(json_string_value(json_object_get(said, "api_key")), "removed");
+    close_bench(&bench);
+}
+
+/* --- vLLM --------------------------------------------------------------------------------------------------------- */
+
+#define VLLM_CHUNK(text, ids, tokens, finish)                                                                          \
+    "data: {\"choices\": [{\"index\": 0, \"text\": \"" text "\", \"token_ids\": [" ids "], \"finish_reason\": " finish \
+    "}], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": " tokens "}}\n\n"
+#define VLLM_METRICS(generated, drafts, accepted)                                                                      \
+    "# TYPE vllm:generation_tokens_total counter\n"                                                                    \
+    "vllm:generation_tokens_total{engine=\"0\",model_name=\"q}w\"} " generated "\n"                                    \
+    "vllm:generation_tokens_total{engine=\"1\",model_name=\"q}w\"} 1e+02\n"                                            \
+    "vllm:generation_tokens_created{engine=\"0\"} 1.7e+09\n"                                                           \
+    "vllm:spec_decode_num_drafts_total{engine=\"0\"} " drafts "\n"                                                     \
+    "vllm:spec_decode_num_accepted_tokens_total{engine=\"0\"} " accepted "\n"                                          \
+    "vllm:spec_decode_num_accepted_tokens_per_pos_total{engine=\"0\",position=\"0\"} 99\n"
+
+static const char vllm_stream[] = VLLM_CHUNK("", "40", "1", "null") VLLM_CHUNK("abc", "41, 42, 43", "4", "null")
+    VLLM_CHUNK("defg", "44, 45, 46, 47", "8", "\"length\"") "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, "
+                                                            "\"completion_tokens\": 8, \"prompt_tokens_details\": "
+                                                            "{\"cached_tokens\": 0}}}\n\ndata: [DONE]\n\n";
+
+static const char *const vllm_metrics[] = {VLLM_METRICS("4", "10", "30"), VLLM_METRICS("12", "12", "35"),
+                                           VLLM_METRICS("20", "14", "40"), VLLM_METRICS("28", "17", "44"), NULL};
+static const char *const vllm_reset[] = {VLLM_METRICS("4000", "10", "30"), VLLM_METRICS("28", "3", "7"), NULL};
+
+static struct loopback_page vllm_pages[] = {
+    {.path = "/health"},
+    {.path = "/version", .body = "{\"version\": \"0.11.0\"}"},
+    {.path = "/v1/models", .body = "{\"data\": [{\"id\": \"qwen\", \"max_model_len\": 100}]}"},
+    {.path = "/tokenize", .body = "{\"count\": 5, \"max_model_len\": 100, \"tokens\": [1, 2, 3, 4, 5]}"},
+    {.path = "/metrics", .content_type = "text/plain", .bodies = vllm_metrics},
+    {.path = "/v1/completions", .content_type = STREAM, .body = vllm_stream, .piece = 120, .delay_ms = 2},
+    {0},
+};
+
+/* One request at a time: the counters' growth from request to request is that of each. A first delivery may hold no
+ * text. */
+static void vllm_rounds_from_counters(void **state)
+{
+    (void)state;
+    struct bench bench;
+    vllm_pages[4].bodies = vllm_metrics;
+    open_bench(&bench, vllm_pages, "tp1-linear", "'dialect': 'vllm', 'request': {'seed': 7, 'ignore_eos': null}");
+    const struct observed *observed = &bench.measured.attempt.observed;
+    expect_counts(first_sample(&bench), 5, 8, 1, 2);
+    expect_ids(first_sample(&bench), 40);
+    assert_int_equal(bench.measured.attempt.samples[2].rounds, 3);
+    assert_float_equal(observed_growth(observed, "drafts"), 7, 0);
+    assert_float_equal(observed_growth(observed, "accepted_tokens"), 14, 0);
+    assert_float_equal(observed_growth(observed, "generation_tokens"), 24, 0);
+    assert_int_equal(observed->prefix_cache_flushed, 0);
+    json_t *body = read_body(&bench, "/v1/completions");
+    assert_string_equal(json_string_value(json_object_get(body, "model")), "qwen");
+    assert_int_equal(json_integer_value(json_object_get(body, "seed")), 7);
+    assert_null(json_object_get(body, "ignore_eos"));
+    json_decref(body);
+    measured_expect(&bench.measured, "ITL_PER_CHUNK");
+    close_bench(&bench);
+}
+
+static void counters_that_fall_are_seen(void **state)
+{
+    (void)state;
+    struct bench bench;
+    vllm_pages[4].bodies = vllm_reset;
+    open_bench(&bench, vllm_pages, "tp1-auto", "'dialect': 'vllm'");
+    measured_expect(&bench.measured, "ITL_PER_CHUNK COUNTER_RESET");
+    close_bench(&bench);
+}
+
+/* 5 tokens and 8 of output in a context of 12: known before anything is sent. */
+static void what_does_not_fit_is_not_sent(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const char *former = vllm_pages[2].body;
+    vllm_pages[2].body = "{\"data\": [{\"id\": \"qwen\", \"max_model_len\": 12}]}";
+    vllm_pages[4].bodies = vllm_metrics;
+    open_bench(&bench, vllm_pages, "tp1-auto-c2", "'dialect': 'vllm'");
+    vllm_pages[2].body = former;
+    assert_int_equal(loopback_count(bench.loopback, "/v1/completions"), 1); /* the first answer, before */
+    assert_string_equal(first_sample(&bench)->error_code, "CONTEXT_OVERFLOW");
+    assert_int_equal(first_sample(&bench)->prompt_tokens, 5);
+    measured_expect(&bench.measured, "CONTEXT_OVERFLOW FAILED_REQUEST ALL_FAILED TOO_FEW_REQUESTS");
+    close_bench(&bench);
+}
+
+/* --- llama-server, and chats -------------------------------------------------------------------------------------- */
+
+/* As b11669 writes it, shortened: 8 tokens, of which 4 were drafted ones: one from prefill, three rounds. */
+static const char llama_stream[] =
+    "data: {\"index\":0,\"content\":\"   \",\"tokens\":[40],\"stop\":false,\"tokens_predicted\":1,"
+    "\"tokens_evaluated\":5}\n\n"
+    "data: {\"index\":0,\"content\":\" x\",\"tokens\":[41,42,43,44,45,46],\"stop\":false,\"tokens_predicted\":7,"
+    "\"tokens_evaluated\":5}\n\n"
+    "data: {\"index\":0,\"content\":\"y\",\"tokens\":[47],\"stop\":false,\"tokens_predicted\":8,"
+    "\"tokens_evaluated\":5}\n\n"
+    "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"stop\":true,\"model\":\"m\",\"tokens_predicted\":8,"
+    "\"tokens_evaluated\":5,\"truncated\":false,\"stop_type\":\"limit\",\"timings\":{\"cache_n\":0,\"prompt_n\":5,"
+    "\"predicted_n\":8,\"draft_n\":30,\"draft_n_accepted\":4}}\n\n";
+
+static struct loopback_page llama_pages[] = {
+    {.path = "/health", .body = "{\"status\":\"ok\"}"},
+    {.path = "/props",
+     .body = "{\"default_generation_settings\": {\"n_ctx\": 2048}, \"total_slots\": 1, \"build_info\": \"b11669\"}"},
+    {.path = "/completion", .content_type = STREAM, .body = llama_stream, .piece = 100, .delay_ms = 2},
+    {0},
+};
+
+static void llama_native(void **state)
+{
+    (void)state;
+    struct bench bench;
+    open_bench(&bench, llama_pages, "tp1-linear", "'dialect': 'llama'");
+    expect_counts(first_sample(&bench), 5, 8, 1, 3);
+    expect_ids(first_sample(&bench), 40);
+    json_t *body = read_body(&bench, "/completion");
+    assert_true(json_is_false(json_object_get(body, "cache_prompt")));
+    assert_int_equal(json_integer_value(json_object_get(body, "n_predict")), 8);
+    json_decref(body);
+    measured_expect(&bench.measured, "ITL_PER_CHUNK");
+    close_bench(&bench);
+}
+
+static void llama_cut_at_its_context(void **state)
+{
+    (void)state;
+    struct bench bench;
+    llama_pages[2].body = "data: {\"content\":\"x\",\"tokens\":[40],\"stop\":false,\"tokens_predicted\":1}\n\n"
+                          "data: {\"content\":\"\",\"tokens\":[],\"stop\":true,\"tokens_predicted\":3,"
+                          "\"truncated\":true,\"stop_type\":\"limit\"}\n\n";
+    open_bench(&bench, llama_pages, "tp1-auto", "'dialect': 'llama'");
+    llama_pages[2].body = llama_stream;
+    assert_string_equal(first_sample(&bench)->error_code, "CONTEXT_OVERFLOW");
+    close_bench(&bench);
+}
+
+/* What reasons delivers, too: its first word is the first token. */
+static void chats_and_reasoning(void **state)
+{
+    (void)state;
+    static const struct loopback_page pages[] = {
+        {.path = "/v1/models", .body = "{\"data\": [{\"id\": \"m\"}]}"},
+        {.path = "/v1/chat/completions",
+         .content_type = STREAM,
+         .body = "data: {\"choices\": [{\"delta\": {\"role\": \"assistant\", \"content\": \"\"}}]}\n\n"
+                 "data: {\"choices\": [{\"delta\": {\"reasoning_content\": \"hm\"}}]}\n\n"
+                 "data: {\"choices\": [{\"delta\": {\"content\": \"yes\"}, \"finish_reason\": \"length\"}]}\n\n"
+                 "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": 8}}\n\n"
+                 "data: [DONE]\n\n",
+         .piece = 60,
+         .delay_ms = 2},
+        {0},
+    };
+    struct bench bench;
+    open_bench(&bench, pages, "tp1-auto", "'dialect': 'openai', 'route': 'chat'");
+    expect_counts(first_sample(&bench), 5, 8, 1, 7);
+    assert_int_equal(first_sample(&bench)->chunks, 2);
+    json_t *body = read_body(&bench, "/v1/chat/completions");
+    json_t *message = json_array_get(json_object_get(body, "messages"), 0);
+    assert_string_equal(json_string_value(json_object_get(message, "content")), "p2");
+    assert_string_equal(json_string_value(json_object_get(message, "role")), "user");
+    json_decref(body);
+    close_bench(&bench);
+}
+
+/* A speculative arm of which nothing says how many rounds it took. */
+static void unknown_acceptance_is_said(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct loopback_page pages[7];
+    memcpy(pages, vllm_pages, sizeof pages);
+    pages[4].path = "/nowhere";
+    open_bench(&bench, pages, "tp1-linear", "'dialect': 'vllm'");
+    assert_int_equal(first_sample(&bench)->rounds, ATTEMPT_ABSENT);
+    measured_expect(&bench.measured, "ITL_PER_CHUNK SPEC_METRICS_MISSING");
+    close_bench(&bench);
+}
+
+/* Above temperature 0 all of sampling is said, with the request's own seed. */
+static void sampling_is_said_in_full(void **state)
+{
+    (void)state;
+    const struct request request = {.text = "x", .max_new_tokens = 4, .stream = 0x1234567890abcdef};
+    const struct plan_sampling sampling = {.temperature = 0.5, .top_k = 0, .top_p = 0.9};
+    static const struct {
+        const char *dialect, *seed, *inside;
+        int top_k; /* of "all"; 0: not said */
+    } cases[] = {{"sglang", "sampling_seed", "sampling_params", -1},
+                 {"vllm", "seed", NULL, -1},
+                 {"llama", "seed", NULL, 0},
+                 {"openai", "seed", NULL, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = dialect_body(dialect_find(cases[i].dialect, NULL), "m", &request, &sampling, NULL);
+        json_t *body = json_loads(text, 0, NULL);
+        const json_t *at = cases[i].inside ? json_object_get(body, cases[i].inside) : body;
+        assert_float_equal(json_number_value(json_object_get(at, "temperature")), 0.5, 0);
+        assert_float_equal(json_number_value(json_object_get(at, "top_p")), 0.9, 0);
+        assert_int_equal(json_integer_value(json_object_get(at, cases[i].seed)), 0x10abcdef);
+        assert_int_equal(json_integer_value(json_object_get(at, "top_k")), cases[i].top_k);
+        json_decref(body);
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sglang_native),
+        cmocka_unit_test(sglang_native_in_pieces),
+        cmocka_unit_test(room_is_judged),
+        cmocka_unit_test(what_the_server_says_is_kept_without_secrets),
+        cmocka_unit_test(vllm_rounds_from_counters),
+        cmocka_unit_test(counters_that_fall_are_seen),
+        cmocka_unit_test(what_does_not_fit_is_not_sent),
+        cmocka_unit_test(llama_native),
+        cmocka_unit_test(llama_cut_at_its_context),
+        cmocka_unit_test(chats_and_reasoning),
+        cmocka_unit_test(unknown_acceptance_is_said),
+        cmocka_unit_test(sampling_is_said_in_full),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

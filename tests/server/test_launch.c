@@ -1,0 +1,331 @@
+/* Servers that a plan starts: this program itself, called as "test_launch serve MODE PORT". */
+#include "collect/server/launch.h"
+
+#include "collect/base/file.h"
+#include "collect/base/json.h"
+#include "collect/campaign.h"
+#include "collect/record/run.h"
+#include "collect/server/source.h"
+#include "tests/record/fixture.h"
+#include "tests/server/loopback.h"
+#include "tests/server/measured.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* --- the server --------------------------------------------------------------------------------------------------- */
+
+#define CHUNK(text) "data: {\"choices\": [{\"text\": \"" text "\"}]}\n\n"
+#define ANSWER                                                                                                         \
+    CHUNK("a")                                                                                                         \
+    CHUNK("b")                                                                                                         \
+    CHUNK("c") CHUNK("d") CHUNK("e") CHUNK("f") CHUNK("g")                                                             \
+        CHUNK("h") "data: {\"choices\": [{\"text\": \"\", \"finish_reason\": \"length\"}]}\n\n"                        \
+                   "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": 8}}\n\ndata: "    \
+                   "[DONE]\n\n"
+
+static const struct loopback_page good = {
+    .content_type = "text/event-stream", .body = ANSWER, .piece = 40, .delay_ms = 1};
+
+static int serve(const char *mode, int port)
+{
+    struct loopback_page pages[] = {{.path = "/v1/models", .body = "{\"data\": [{\"id\": \"m\"}]}"}, good, {0}};
+    pages[1].path = "/v1/completions";
+    fprintf(stderr, "INFO started as %s, with key %s\nINFO at %s\n", mode, getenv("CLEANSLATE_TEST_KEY"),
+            getenv("CLEANSLATE_TEST_PLACE"));
+    if (strcmp(mode, "crashing") == 0) {
+        fprintf(stderr, "RuntimeError: CUDA error: an illegal instruction was encountered\nINFO bye\n");
+        pages[1].first = &good;
+        pages[1].crash = true;
+    }
+    if (strcmp(mode, "broken") == 0) {
+        fprintf(stderr, "ValueError: no such model\n");
+        return 1;
+    }
+    if (strcmp(mode, "starved") == 0) {
+        fprintf(stderr, "torch.OutOfMemoryError: CUDA out of memory.\n");
+        return 1;
+    }
+    if (strcmp(mode, "stubborn") == 0) {
+        signal(SIGTERM, SIG_IGN);
+        fprintf(stderr, "CHILD %d\n", fork());
+    }
+    loopback_start(pages, port);
+    for (;;)
+        pause();
+}
+
+/* --- tests -------------------------------------------------------------------------------------------------------- */
+
+static char self[4096];
+
+static char *source_of(const char *mode, const char *rest)
+{
+    return xformat("{'kind': 'server', 'dialect': 'openai', 'url': 'http://127.0.0.1:0', 'launch': {'argv': ['%s', "
+                   "'serve', '%s', '{port}'], 'env': {'CLEANSLATE_TEST_PLACE': '{arm} tp{tp} {method} {else}'}, "
+                   "'stop_s': 1%s}}",
+                   self, mode, rest);
+}
+
+static char *read_log(const struct measured *measured)
+{
+    char *path = file_join(measured->folder, "logs/server.log"), *text = fixture_read(path, NULL);
+    free(path);
+    return text;
+}
+
+static void open_measured(struct measured *measured, const char *mode, const char *limits)
+{
+    char *source = source_of(mode, "");
+    measured_open(measured, "tp4-linear", source, limits);
+    free(source);
+}
+
+static void starts_measures_and_stops(void **state)
+{
+    (void)state;
+    struct measured measured;
+    open_measured(&measured, "fine", "'start_s': 30");
+    measured.plan.server.api_key_env = "CLEANSLATE_TEST_KEY";
+    setenv("CLEANSLATE_TEST_KEY", "sk-5e1d", 1);
+    source_close(measured.source);
+    measured.source = server_source_open(&measured.plan, &measured.error);
+    measured_run(&measured, "tp4-linear", MEASURED_REQUESTS);
+    assert_int_equal(measured.loaded, 0);
+    assert_int_equal(measured.ran, 0);
+    measured_expect(&measured, "SPEC_METRICS_MISSING");
+    source_close(measured.source);
+    measured.source = NULL;
+    char *log = read_log(&measured);
+    assert_non_null(strstr(log, "INFO at tp4-linear tp4 linear {else}\n"));
+    assert_non_null(strstr(log, "with key *******\n"));
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nobody is left */
+    free(log);
+    measured_close(&measured);
+    unsetenv("CLEANSLATE_TEST_KEY");
+}
+
+/* SIGTERM is not enough, and the program has started another. */
+static void what_does_not_end_is_killed_with_its_children(void **state)
+{
+    (void)state;
+    struct measured measured;
+    open_measured(&measured, "stubborn", "'start_s': 30");
+    measured_run(&measured, "tp4-linear", 1);
+    assert_int_equal(measured.ran, 0);
+    char *log = read_log(&measured);
+    int child = (int)strtol(strstr(log, "CHILD ") + 6, NULL, 10);
+    free(log);
+    assert_int_equal(kill(child, 0), 0);
+    source_close(measured.source);
+    measured.source = NULL;
+    assert_int_equal(kill(child, 0), -1);
+    assert_int_equal(errno, ESRCH);
+    measured_close(&measured);
+}
+
+static void what_does_not_come_up_has_died(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *mode;
+        int failure;
+        const char *says, *rules;
+    } cases[] = {
+        {"broken", SOURCE_SERVER_DIED, "exit status 1; last words: ValueError: no such model", "SERVER_DIED"},
+        {"starved", SOURCE_OUT_OF_MEMORY, "last words: torch.OutOfMemoryError", "OUT_OF_MEMORY"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct measured measured;
+        open_measured(&measured, cases[i].mode, "'start_s': 30");
+        measured_run(&measured, "tp4-linear", MEASURED_REQUESTS);
+        assert_int_equal(measured.loaded, cases[i].failure);
+        if (!strstr(measured.error.message, cases[i].says))
+            fail_msg("\"%s\" is not in \"%s\"", cases[i].says, measured.error.message);
+        measured_expect(&measured, cases[i].rules);
+        measured_close(&measured);
+    }
+}
+
+static void a_crash_brings_the_logs_last_error(void **state)
+{
+    (void)state;
+    struct measured measured;
+    open_measured(&measured, "crashing", "'start_s': 30");
+    measured_run(&measured, "tp4-linear", MEASURED_REQUESTS);
+    assert_int_equal(measured.loaded, 0);
+    assert_int_equal(measured.ran, SOURCE_SERVER_DIED);
+    assert_int_equal(measured.delivered, 1);
+    const struct sample *sample = &measured.attempt.samples[0];
+    assert_string_equal(sample->error_code, "SERVER_DIED");
+    assert_string_equal(sample->error_message, "exit status 3; last words: RuntimeError: CUDA error: an illegal "
+                                               "instruction was encountered");
+    measured_close(&measured);
+}
+
+static void a_program_that_is_not_there_is_the_plans_mistake(void **state)
+{
+    (void)state;
+    struct measured measured;
+    measured_open(&measured, "tp1-auto",
+                  "{'kind': 'server', 'dialect': 'openai', 'url': 'http://127.0.0.1:0', 'launch': {'argv': "
+                  "['/nowhere/sglang']}}",
+                  "");
+    measured_load(&measured, "tp1-auto");
+    assert_int_equal(measured.loaded, -1);
+    assert_string_equal(measured.error.message, "/nowhere/sglang: cannot be run: No such file or directory");
+    measured_close(&measured);
+}
+
+/* A server of a former run would be measured in its place. */
+static void nothing_is_started_where_something_answers(void **state)
+{
+    (void)state;
+    static const struct loopback_page pages[] = {{.path = "/v1/models"}, {0}};
+    struct loopback *loopback = loopback_start(pages, 0);
+    struct measured measured;
+    char *source = xformat("{'kind': 'server', 'dialect': 'openai', 'url': '%s', 'launch': {'argv': ['%s', 'serve', "
+                           "'fine', '{port}']}}",
+                           loopback_url(loopback), self);
+    measured_open(&measured, "tp1-auto", source, "");
+    measured_load(&measured, "tp1-auto");
+    assert_int_equal(measured.loaded, -1);
+    assert_non_null(strstr(measured.error.message, "something is there already"));
+    free(source);
+    measured_close(&measured);
+    loopback_stop(loopback);
+}
+
+/* Units and batch jobs: a command that starts a server and ends, and one that stops it. */
+static void commands_start_and_stop_a_server(void **state)
+{
+    (void)state;
+    static const struct loopback_page pages[] = {
+        {.path = "/v1/models"},
+        {.path = "/v1/completions", .content_type = "text/event-stream", .body = ANSWER, .piece = 40, .delay_ms = 1},
+        {0}};
+    struct loopback *loopback = loopback_start(pages, 0);
+    struct measured measured;
+    char *source = xformat("{'kind': 'server', 'dialect': 'openai', 'url': '%s', 'launch': {'start': ['sh', '-c', "
+                           "'echo up $0', '{arm}'], 'stop': ['sh', '-c', 'echo down $0', '{arm}']}}",
+                           loopback_url(loopback));
+    measured_open(&measured, "tp1-auto", source, "");
+    measured_run(&measured, "tp1-auto", MEASURED_REQUESTS);
+    measured_expect(&measured, "");
+    source_close(measured.source);
+    measured.source = NULL;
+    char *log = read_log(&measured);
+    assert_string_equal(log, "up tp1-auto\ndown tp1-auto\n");
+    free(log);
+    free(source);
+    measured_close(&measured);
+    loopback_stop(loopback);
+}
+
+static void a_start_that_fails_is_the_arms_failure(void **state)
+{
+    (void)state;
+    struct measured measured;
+    measured_open(
+        &measured, "tp1-auto",
+        "{'kind': 'server', 'dialect': 'openai', 'url': 'http://127.0.0.1:1', 'launch': {'start': ['sh', '-c', "
+        "'echo no such unit; exit 5']}}",
+        "");
+    measured_load(&measured, "tp1-auto");
+    assert_int_equal(measured.loaded, SOURCE_SERVER_DIED);
+    assert_string_equal(measured.error.message, "sh: exit status 5; its last words: no such unit");
+    measured_close(&measured);
+}
+
+/* --- a campaign --------------------------------------------------------------------------------------------------- */
+
+static int run_campaign(const struct measured *measured, struct error *error)
+{
+    char *runs = file_join(measured->folder, "runs"), *said = file_join(measured->folder, "said");
+    struct campaign_options options = {.runs = runs};
+    fflush(stderr);
+    int terminal = dup(STDERR_FILENO), file = open(said, O_CREAT | O_WRONLY, 0666);
+    dup2(file, STDERR_FILENO);
+    int result = campaign_run(&measured->plan, measured->source, &options, error);
+    fflush(stderr);
+    dup2(terminal, STDERR_FILENO);
+    close(terminal);
+    close(file);
+    free(said);
+    free(runs);
+    return result;
+}
+
+/* One arm crashes on every request: it is tried three times, the other is measured, and each log is kept. */
+static void a_campaign_goes_on_with_the_next_arm(void **state)
+{
+    (void)state;
+    struct measured measured;
+    struct error error = {0};
+    struct run run;
+    char *source = xformat("{'kind': 'server', 'dialect': 'openai', 'url': 'http://127.0.0.1:0', 'launch': {'argv': "
+                           "['%s', 'serve'], 'auto': ['fine', '{port}'], 'linear': ['crashing', '{port}']}}",
+                           self);
+    measured_open(&measured, "tp1-auto", source, "");
+    struct arm arms[] = {measured.plan.arms[0], measured.plan.arms[0]};
+    arms[1].method = METHOD_LINEAR;
+    struct arm *former = measured.plan.arms;
+    measured.plan.arms = arms;
+    measured.plan.arm_count = 2;
+    if (run_campaign(&measured, &error))
+        fail_msg("%s", error.message);
+    char *folder = file_join(measured.folder, "runs/m");
+    assert_int_equal(run_read(folder, NULL, &run, &error), 0);
+    int died = 0, valid = 0;
+    for (int i = 0; i < run.attempt_count; i++) {
+        const struct judged *judged = &run.attempts[i];
+        bool dead = judged->attempt.error_code && strcmp(judged->attempt.error_code, "SERVER_DIED") == 0;
+        assert_true(dead == (judged->attempt.arm.method == METHOD_LINEAR));
+        died += dead;
+        valid += !run_is_all_void(judged);
+        char *log =
+            xformat("%s/logs/%s/%d-%d.log", folder, judged->arm, judged->attempt.block, judged->attempt.try_number);
+        assert_true(file_exists(log));
+        free(log);
+    }
+    assert_int_equal(died, 3);
+    assert_int_equal(valid, 1);
+    run_free(&run);
+    free(folder);
+    free(source);
+    measured.plan.arms = former;
+    measured.plan.arm_count = 1;
+    measured_close(&measured);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "serve") == 0)
+        return serve(argv[2], (int)strtol(argv[3], NULL, 10));
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(starts_measures_and_stops),
+        cmocka_unit_test(what_does_not_end_is_killed_with_its_children),
+        cmocka_unit_test(what_does_not_come_up_has_died),
+        cmocka_unit_test(a_crash_brings_the_logs_last_error),
+        cmocka_unit_test(a_program_that_is_not_there_is_the_plans_mistake),
+        cmocka_unit_test(nothing_is_started_where_something_answers),
+        cmocka_unit_test(commands_start_and_stop_a_server),
+        cmocka_unit_test(a_start_that_fails_is_the_arms_failure),
+        cmocka_unit_test(a_campaign_goes_on_with_the_next_arm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
