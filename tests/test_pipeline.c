@@ -3,7 +3,7 @@
 #include "collect/base/file.h"
 #include "collect/base/json.h"
 #include "collect/record/run.h"
-#include "tests/record/fixture.h"
+#include "tests/programs.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -12,64 +12,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #define BLOCKS 3
-
-static char *folder, *programs;
-
-static int set_up(void **state)
-{
-    (void)state;
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    char *tests = strstr(self, "/tests/");
-    assert_non_null(tests);
-    *tests = '\0';
-    programs = xstrdup(self);
-    folder = fixture_make_folder();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove_folder(folder);
-    free(programs);
-    return 0;
-}
-
-/* Runs a command line in the shell with $bin and $out set; answers its exit status, and in *said what it printed. */
-static int shell(const char *command, char **said)
-{
-    char *line = xformat("bin='%s' out='%s'; { %s; } >'%s/said' 2>&1", programs, folder, command, folder);
-    int status = system(line);
-    char *path = file_join(folder, "said");
-    *said = fixture_read(path, NULL);
-    free(path);
-    free(line);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void must(const char *command)
-{
-    char *said;
-    if (shell(command, &said) != 0)
-        fail_msg("%s: %s", command, said);
-    free(said);
-}
 
 /* Decode time a committed token of one arm in one block, from its attempt file. */
 static double cost(const char *arm, int block)
 {
     struct attempt attempt;
     struct error error = {0};
-    char *path = xformat("%s/runs/tiny/attempts/%s/%d-1.jsonl", folder, arm, block);
+    char *path = xformat("%s/runs/tiny/attempts/%s/%d-1.jsonl", programs_folder, arm, block);
     if (attempt_read(path, &attempt, &error))
         fail_msg("%s", error.message);
     int64_t time = 0, tokens = 0;
@@ -117,14 +70,14 @@ static void check_speedup(const json_t *summary, const char *text, const char *a
 static void a_plan_becomes_a_report(void **state)
 {
     (void)state;
-    must("$bin/collect run --plan data/plans/tiny.json --runs \"$out/runs\"");
-    must("$bin/analyze \"$out/runs/tiny\" --out \"$out/summary.json\"");
-    must("$bin/render \"$out/summary.json\" --out \"$out/report\"");
+    programs_must("$bin/collect run --plan data/plans/tiny.json --runs \"$out/runs\"");
+    programs_must("$bin/analyze \"$out/runs/tiny\" --out \"$out/summary.json\"");
+    programs_must("$bin/render \"$out/summary.json\" --out \"$out/report\"");
     struct error error = {0};
-    char *path = file_join(folder, "summary.json"), *text;
+    char *path = file_join(programs_folder, "summary.json"), *text;
     json_t *summary = json_read_file(path, &error);
     assert_non_null(summary);
-    assert_int_equal(shell("pdftotext -layout \"$out/report/report.pdf\" -", &text), 0);
+    assert_int_equal(programs_shell("pdftotext -layout \"$out/report/report.pdf\" -", &text), 0);
     check_speedup(summary, text, "tp1-b16", "tp1-auto");
     check_speedup(summary, text, "tp1-b16", "tp1-linear");
     check_speedup(summary, text, "tp1-b8", "tp1-auto");
@@ -137,13 +90,15 @@ static void a_plan_becomes_a_report(void **state)
 static void a_second_run_measures_nothing_and_changes_nothing(void **state)
 {
     (void)state;
-    must("cp \"$out/runs/tiny/ledger.jsonl\" \"$out/before\"");
-    must("$bin/collect run --plan data/plans/tiny.json --runs \"$out/runs\"");
-    must("cmp \"$out/before\" \"$out/runs/tiny/ledger.jsonl\"");
-    must("$bin/analyze \"$out/runs/tiny\" --out \"$out/again.json\" && cmp \"$out/summary.json\" \"$out/again.json\"");
-    must("mkdir -p \"$out/copy\" && $bin/render \"$out/summary.json\" --out \"$out/copy\" && "
-         "for file in report.tex report.pdf figures/speedup.pdf; do cmp \"$out/report/$file\" \"$out/copy/$file\"; "
-         "done");
+    programs_must("cp \"$out/runs/tiny/ledger.jsonl\" \"$out/before\"");
+    programs_must("$bin/collect run --plan data/plans/tiny.json --runs \"$out/runs\"");
+    programs_must("cmp \"$out/before\" \"$out/runs/tiny/ledger.jsonl\"");
+    programs_must(
+        "$bin/analyze \"$out/runs/tiny\" --out \"$out/again.json\" && cmp \"$out/summary.json\" \"$out/again.json\"");
+    programs_must(
+        "mkdir -p \"$out/copy\" && $bin/render \"$out/summary.json\" --out \"$out/copy\" && "
+        "for file in report.tex report.pdf figures/speedup.pdf; do cmp \"$out/report/$file\" \"$out/copy/$file\"; "
+        "done");
 }
 
 /* An attempt whose file was cut in the middle is reported as such, measured again, and the report is of the new one. */
@@ -151,14 +106,15 @@ static void a_cut_attempt_is_measured_again(void **state)
 {
     (void)state;
     char *said;
-    must("truncate -s -100 \"$out/runs/tiny/attempts/tp1-b8/2-1.jsonl\"");
-    assert_int_equal(shell("$bin/collect status --runs \"$out/runs\" tiny", &said), 0);
+    programs_must("truncate -s -100 \"$out/runs/tiny/attempts/tp1-b8/2-1.jsonl\"");
+    assert_int_equal(programs_shell("$bin/collect status --runs \"$out/runs\" tiny", &said), 0);
     assert_non_null(strstr(said, "INCOMPLETE"));
     free(said);
-    must("$bin/analyze \"$out/runs/tiny\" --out \"$out/cut.json\" && ! cmp -s \"$out/summary.json\" \"$out/cut.json\"");
-    must("$bin/collect run --plan data/plans/tiny.json --runs \"$out/runs\"");
-    must("test -e \"$out/runs/tiny/attempts/tp1-b8/2-2.jsonl\"");
-    must("test ! -e \"$out/runs/tiny/attempts/tp1-b16/2-2.jsonl\"");
+    programs_must(
+        "$bin/analyze \"$out/runs/tiny\" --out \"$out/cut.json\" && ! cmp -s \"$out/summary.json\" \"$out/cut.json\"");
+    programs_must("$bin/collect run --plan data/plans/tiny.json --runs \"$out/runs\"");
+    programs_must("test -e \"$out/runs/tiny/attempts/tp1-b8/2-2.jsonl\"");
+    programs_must("test ! -e \"$out/runs/tiny/attempts/tp1-b16/2-2.jsonl\"");
 }
 
 /* Every arm's outputs in float32 are the same tokens. */
@@ -167,7 +123,7 @@ static void arms_emit_the_same_tokens(void **state)
     (void)state;
     struct run run;
     struct error error = {0};
-    char *path = xformat("%s/runs/tiny", folder);
+    char *path = xformat("%s/runs/tiny", programs_folder);
     assert_int_equal(run_read(path, NULL, &run, &error), 0);
     struct arm baseline;
     assert_true(arm_parse("tp1-auto", &baseline));
@@ -207,7 +163,7 @@ static void bad_input_is_answered_by_one_line(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *said;
-        assert_int_equal(shell(cases[i].command, &said), cases[i].status);
+        assert_int_equal(programs_shell(cases[i].command, &said), cases[i].status);
         if (!strstr(said, cases[i].says))
             fail_msg("%s: %s", cases[i].command, said);
         char *end = strchr(said, '\n');
@@ -225,5 +181,5 @@ int main(void)
         cmocka_unit_test(a_cut_attempt_is_measured_again),
         cmocka_unit_test(bad_input_is_answered_by_one_line),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, programs_set_up, programs_tear_down);
 }

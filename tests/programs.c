@@ -1,0 +1,61 @@
+#include "tests/programs.h"
+
+#include "collect/base/file.h"
+#include "tests/record/fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+char *programs_folder;
+static char *programs;
+
+int programs_set_up(void **state)
+{
+    (void)state;
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    char *tests = strstr(self, "/tests/");
+    assert_non_null(tests);
+    *tests = '\0';
+    programs = xstrdup(self);
+    programs_folder = fixture_make_folder();
+    return 0;
+}
+
+int programs_tear_down(void **state)
+{
+    (void)state;
+    fixture_remove_folder(programs_folder);
+    free(programs);
+    return 0;
+}
+
+int programs_shell(const char *command, char **said)
+{
+    char *line =
+        xformat("bin='%s' out='%s'; { %s; } >'%s/said' 2>&1", programs, programs_folder, command, programs_folder);
+    int status = system(line);
+    char *path = file_join(programs_folder, "said");
+    *said = fixture_read(path, NULL);
+    free(path);
+    free(line);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void programs_must(const char *command)
+{
+    char *said;
+    if (programs_shell(command, &said) != 0)
+        fail_msg("%s: %s", command, said);
+    free(said);
+}

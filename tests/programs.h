@@ -1,0 +1,17 @@
+/* The built programs, called by a shell as a person calls them. */
+#ifndef TESTS_PROGRAMS_H
+#define TESTS_PROGRAMS_H
+
+extern char *programs_folder; /* a fresh one for what they write */
+
+int programs_set_up(void **state);
+int programs_tear_down(void **state);
+
+/* Runs a command line in the shell with $bin (the folder of the programs) and $out (the fresh folder) set; answers its
+ * exit status, and in *said what it printed, to be free()d. */
+int programs_shell(const char *command, char **said);
+
+/* The same for what must end with 0. */
+void programs_must(const char *command);
+
+#endif
