@@ -16,7 +16,7 @@ static bool are_imported(const struct judged *a, const struct judged *b)
     return attempt_is_imported(&a->attempt) && attempt_is_imported(&b->attempt);
 }
 
-static bool share_session(const struct cells *cells, const struct judged *a, const struct judged *b)
+bool comparisons_share_session(const struct cells *cells, const struct judged *a, const struct judged *b)
 {
     int session = cells->sessions.of_attempt[a - cells->run->attempts];
     return session >= 0 && session == cells->sessions.of_attempt[b - cells->run->attempts];
@@ -57,7 +57,8 @@ static const struct judged *find_baseline(const struct cells *cells, const struc
     int first, count = run_find_tries(cells->run, baseline->arm, block, &first);
     for (int i = first + count - 1; i >= first; i--) {
         const struct judged *judged = &cells->run->attempts[i];
-        if (is_usable(baseline, block, judged) && (share_session(cells, arm, judged) || are_imported(arm, judged)) &&
+        if (is_usable(baseline, block, judged) &&
+            (comparisons_share_session(cells, arm, judged) || are_imported(arm, judged)) &&
             comparisons_may_compare(arm, judged, baseline->workload->name))
             return judged;
     }

@@ -39,6 +39,9 @@ struct comparisons {
 void comparisons_init(struct cells *cells, struct comparisons *comparisons);
 void comparisons_free(struct comparisons *comparisons);
 
+/* Whether the two were measured in one session. */
+bool comparisons_share_session(const struct cells *cells, const struct judged *a, const struct judged *b);
+
 /* Whether the two were measured alike in all but the arm. */
 bool comparisons_may_compare(const struct judged *a, const struct judged *b, const char *workload);
 

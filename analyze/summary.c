@@ -273,7 +273,7 @@ static bool is_named(const json_t *value, const char *id)
 
 static void append_rule(json_t *array, const json_t *summary, const struct rule *rule)
 {
-    static const char *const parts[] = {"cells", "comparisons", "verdicts"};
+    static const char *const parts[] = {"cells", "comparisons", "scaling", "verdicts"};
     bool named = false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         named |= is_named(json_object_get(summary, parts[i]), rule->id);
@@ -318,6 +318,10 @@ static json_t *make_summary(const struct comparisons *comparisons, const char *p
     json_set(summary, "workloads", make_workload_names(plan));
     json_set(summary, "cells", summary_make_cells(comparisons));
     json_set(summary, "comparisons", summary_make_comparisons(comparisons));
+    json_set(summary, "scaling", summary_make_scaling(comparisons->cells));
+    json_set(summary, "round_models", summary_make_round_models(comparisons->cells));
+    json_set(summary, "drift", summary_make_drift(&comparisons->drift));
+    json_set(summary, "telemetry", summary_make_telemetry(comparisons->cells->run));
     json_set(summary, "verdicts", verdicts);
     json_set(summary, "rules", make_rules(summary));
     return summary;

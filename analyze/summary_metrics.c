@@ -116,3 +116,9 @@ void summary_set_metrics(const struct cells *cells, const struct cell *cell, con
             json_set(object, metrics[i].key,
                      summary_make_interval(estimate(cells, cell, &metrics[i], without), "blocks"));
 }
+
+json_t *summary_make_communicate_share(const struct cells *cells, const struct cell *cell)
+{
+    static const struct metric metric = {NULL, communicate_share, RULE_VOIDS_TIMES, false};
+    return summary_make_interval(estimate(cells, cell, &metric, NULL), "blocks");
+}

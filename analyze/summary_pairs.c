@@ -144,11 +144,12 @@ static struct interval estimate_prompts(const struct comparisons *comparisons, c
 
 /* --- what nothing pairs ------------------------------------------------------------------------------------------- */
 
-static int gather_logs(const struct cells *cells, const struct cell *cell, double *logs, const struct judged **one)
+static int gather_logs(const struct cells *cells, const struct cell *cell, unsigned voided_by, double *logs,
+                       const struct judged **one)
 {
     int count = 0;
     for (int block = 1; block <= cells->blocks; block++) {
-        const struct attempt *attempt = cell_usable(cell, block, RULE_VOIDS_TIMES | RULE_VOIDS_SPEEDUP);
+        const struct attempt *attempt = cell_usable(cell, block, voided_by);
         if (!attempt)
             continue;
         const struct sample_sums sums = samples_sum(attempt, cell->workload->name, NULL);
@@ -167,13 +168,13 @@ static const struct cell *find_cell(const struct cells *cells, const struct arm 
 }
 
 struct interval summary_estimate_unpaired(const struct cells *cells, const struct arm *arm, const struct arm *baseline,
-                                          const struct plan_workload *workload)
+                                          const struct plan_workload *workload, unsigned voided_by)
 {
     const size_t blocks = (size_t)cells->blocks;
     double *of_arm = xcalloc(blocks, sizeof *of_arm), *of_baseline = xcalloc(blocks, sizeof *of_baseline);
     const struct judged *a = NULL, *b = NULL;
-    const int arm_count = gather_logs(cells, find_cell(cells, arm, workload), of_arm, &a);
-    const int baseline_count = gather_logs(cells, find_cell(cells, baseline, workload), of_baseline, &b);
+    const int arm_count = gather_logs(cells, find_cell(cells, arm, workload), voided_by, of_arm, &a);
+    const int baseline_count = gather_logs(cells, find_cell(cells, baseline, workload), voided_by, of_baseline, &b);
     struct interval interval = {NAN, NAN, NAN, 0};
     if (a && b && comparisons_may_compare(a, b, workload->name))
         interval = statistics_welch_log_interval(of_baseline, baseline_count, of_arm, arm_count, cells->plan->alpha);
@@ -192,7 +193,8 @@ static struct interval estimate_unpaired(const struct comparisons *comparisons, 
         paired |= !isnan(comparison->pairs[block].log_ratio);
     if (!comparison->workload || (paired && summary_is_paired(comparisons, comparison)))
         return (struct interval){NAN, NAN, NAN, 0};
-    return summary_estimate_unpaired(comparisons->cells, comparison->arm, comparison->baseline, comparison->workload);
+    return summary_estimate_unpaired(comparisons->cells, comparison->arm, comparison->baseline, comparison->workload,
+                                     RULE_VOIDS_TIMES | RULE_VOIDS_SPEEDUP);
 }
 
 /* --- what a round costs ------------------------------------------------------------------------------------------- */

@@ -14,9 +14,17 @@ json_t *summary_make_cells(const struct comparisons *comparisons);
 json_t *summary_make_comparisons(const struct comparisons *comparisons);
 json_t *summary_make_verdicts(const struct comparisons *comparisons);
 
+/* "scaling", "round_models", "drift", "telemetry". */
+json_t *summary_make_scaling(const struct cells *cells);
+json_t *summary_make_round_models(const struct cells *cells);
+json_t *summary_make_drift(const struct drift *drift);
+json_t *summary_make_telemetry(const struct run *run);
+
 /* Sets a cell's INTERVALs made of one number an attempt; `without` not NULL: those that are estimated a second time. */
 void summary_set_metrics(const struct cells *cells, const struct cell *cell, const struct suspects *without,
                          json_t *object);
+
+json_t *summary_make_communicate_share(const struct cells *cells, const struct cell *cell);
 
 /* Sets "tau" alone; all that is said of rounds. */
 void summary_set_tau(const struct cells *cells, const struct cell *cell, const struct suspects *without,
@@ -36,9 +44,9 @@ bool summary_is_paired(const struct comparisons *comparisons, const struct compa
 struct interval summary_estimate_pairs(const struct comparisons *comparisons, const struct comparison *comparison,
                                        const double *logs, int count);
 
-/* Welch's interval for the speedup of `arm` over `baseline` on a workload, of all their blocks. */
+/* Welch's interval for the speedup of `arm` over `baseline` on a workload, of all their blocks that are not void. */
 struct interval summary_estimate_unpaired(const struct cells *cells, const struct arm *arm, const struct arm *baseline,
-                                          const struct plan_workload *workload);
+                                          const struct plan_workload *workload, unsigned voided_by);
 
 /* Sets a comparison's further INTERVALs. */
 void summary_set_pairs(const struct comparisons *comparisons, const struct comparison *comparison, json_t *object);

@@ -95,6 +95,18 @@ static void assert_covers(const char *what, struct coverage coverage, int interv
     assert_true(coverage.held >= 0.85 * intervals);
 }
 
+static double speedup_of(const struct arm *arm, const struct arm *baseline, int workload)
+{
+    double sum = 0;
+    int count = 0;
+    for (int w = 0; w < state_of.plan.workload_count; w++)
+        if (workload < 0 || w == workload) {
+            sum += log(synthetic_tpot_ns(&state_of.plan, baseline, w) / synthetic_tpot_ns(&state_of.plan, arm, w));
+            count++;
+        }
+    return exp(sum / count);
+}
+
 static void test_speedups_hold_their_truth(void **state)
 {
     (void)state;
@@ -110,14 +122,7 @@ static void test_speedups_hold_their_truth(void **state)
             assert_true(json_is_null(json_object_get(item, "speedup")));
             continue;
         }
-        double sum = 0;
-        int count = 0;
-        for (int w = 0; w < state_of.plan.workload_count; w++)
-            if (workload < 0 || w == workload) {
-                sum += log(synthetic_tpot_ns(&state_of.plan, baseline, w) / synthetic_tpot_ns(&state_of.plan, arm, w));
-                count++;
-            }
-        hold(&coverage, json_object_get(item, "speedup"), exp(sum / count));
+        hold(&coverage, json_object_get(item, "speedup"), speedup_of(arm, baseline, workload));
     }
     /* 6 pairs of ranks and places; 3 arms over auto and 2 over linear; 6 workloads and all; one arm is invalid. */
     assert_covers("speedup", coverage, (6 * 5 - 2) * 7);
@@ -142,6 +147,78 @@ static void test_cells_hold_their_truth(void **state)
     }
     assert_covers("time a token", times, 23 * 6);
     assert_covers("acceptance length", taus, 23 * 6);
+}
+
+static void test_scaling_holds_its_truth(void **state)
+{
+    (void)state;
+    struct coverage speedups = {0}, efficiencies = {0};
+    size_t i;
+    const json_t *item;
+    json_array_foreach(json_object_get(state_of.summary, "scaling"), i, item)
+    {
+        const struct arm *arm = find_arm(json_object_get(item, "arm"));
+        const struct arm *reference = find_arm(json_object_get(item, "reference"));
+        if (synthetic_is_invalid(&state_of.plan, arm)) {
+            assert_true(json_is_null(json_object_get(item, "speedup")));
+            continue;
+        }
+        assert_int_equal(reference->tensor_parallel, 1);
+        assert_string_equal(json_string_value(json_object_get(item, "pairing")), "paired");
+        const double truth = speedup_of(arm, reference, find_workload(json_object_get(item, "workload")));
+        hold(&speedups, json_object_get(item, "speedup"), truth);
+        hold(&efficiencies, json_object_get(item, "efficiency"), truth / arm->tensor_parallel);
+    }
+    assert_covers("speedup by ranks", speedups, 15 * 7);
+    assert_covers("efficiency", efficiencies, 15 * 7);
+}
+
+static void test_costs_hold_their_truth(void **state)
+{
+    (void)state;
+    struct coverage coverage = {0};
+    size_t i, j;
+    const json_t *model, *term;
+    json_array_foreach(json_object_get(state_of.summary, "round_models"), i, model)
+    {
+        const int ranks = (int)json_integer_value(json_object_get(model, "tensor_parallel"));
+        const struct synthetic_costs costs = synthetic_costs(ranks);
+        const struct {
+            const char *name;
+            double truth;
+        } truths[] = {{"step", costs.step},
+                      {"drafting", costs.drafting},
+                      {"row", costs.row},
+                      {"context", costs.context},
+                      {"session", costs.session}};
+        json_array_foreach(json_object_get(model, "terms"), j, term)
+        {
+            assert_string_equal(json_string_value(json_object_get(term, "name")), truths[j].name);
+            hold(&coverage, json_object_get(term, "estimate"), truths[j].truth);
+        }
+        assert_true(json_number_value(json_object_get(model, "largest_misfit")) < 0.05);
+    }
+    assert_covers("terms of a round's time", coverage, 3 * 5);
+}
+
+static void test_break_even_holds_its_truth(void **state)
+{
+    (void)state;
+    struct coverage coverage = {0};
+    size_t i;
+    const json_t *item;
+    json_array_foreach(json_object_get(state_of.summary, "comparisons"), i, item)
+    {
+        const struct arm *arm = find_arm(json_object_get(item, "arm"));
+        const struct arm *baseline = find_arm(json_object_get(item, "baseline"));
+        const int w = find_workload(json_object_get(item, "workload"));
+        if (json_is_null(json_object_get(item, "break_even_tau")))
+            continue;
+        assert_true(w >= 0 && baseline->method == METHOD_AUTO);
+        hold(&coverage, json_object_get(item, "break_even_tau"),
+             synthetic_round_ns(&state_of.plan, arm, w) / synthetic_round_ns(&state_of.plan, baseline, w));
+    }
+    assert_covers("break-even tau", coverage, (6 * 3 - 1) * 6);
 }
 
 /* Reads a plan and calls it after the folder that it is for. */
@@ -173,8 +250,9 @@ static int write_folder(const char *folder, const char *plan)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_speedups_hold_their_truth),
-        cmocka_unit_test(test_cells_hold_their_truth),
+        cmocka_unit_test(test_speedups_hold_their_truth),  cmocka_unit_test(test_cells_hold_their_truth),
+        cmocka_unit_test(test_scaling_holds_its_truth),    cmocka_unit_test(test_costs_hold_their_truth),
+        cmocka_unit_test(test_break_even_holds_its_truth),
     };
     return argc > 1 ? write_folder(argv[1], argc > 2 ? argv[2] : NULL) : cmocka_run_group_tests(tests, make, clear);
 }
