@@ -28,12 +28,14 @@ char *synthetic_plan(const char *name, int blocks)
                                     "max_new_tokens", 33, "ignore_eos", 1));
         free(prompts);
     }
+    json_t *source = json_pack("{s:s, s:s, s:s, s:s, s:{s:[s,s,s], s:[s,s]}}", "kind", "server", "dialect", "sglang",
+                               "url", "http://127.0.0.1:30000", "model", "a model", "launch", "argv", "server", "--tp",
+                               "{tp}", "ddtree", "--budget", "{budget}");
     json_t *plan =
-        json_pack("{s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s}, s:[i,i,i], s:[s,s,s], s:[i,i], s:[i,i], s:i, s:i, s:o,"
+        json_pack("{s:s, s:s, s:s, s:o, s:[i,i,i], s:[s,s,s], s:[i,i], s:[i,i], s:i, s:i, s:o,"
                   " s:{s:[[s,s],[s,s]], s:f}, s:{s:i}}",
                   "schema", PLAN_SCHEMA, "name", name, "title", "A synthetic campaign from a known truth", "source",
-                  "kind", "engine", "target", "data/models/target", "drafter", "data/models/drafter", "dtype",
-                  "float32", "tensor_parallel", 1, 4, 8, "methods", "auto", "linear", "ddtree", "budgets", 16, 64,
+                  source, "tensor_parallel", 1, 4, 8, "methods", "auto", "linear", "ddtree", "budgets", 16, 64,
                   "concurrency", 1, 64, "blocks", blocks, "seed", 1, "workloads", list, "headline", "comparisons",
                   "b16", "auto", "b16", "linear", "alpha", 0.05, "rules", "TOO_FEW_REQUESTS", 2);
     char *text = json_dumps(plan, JSON_INDENT(2));
