@@ -52,7 +52,7 @@ CUDA_LIBS = -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublasLt -lcudart_static 
 CUDA_SOURCES = $(if $(filter fuzz,$(MODE)),,$(shell find collect -name '*.cu'))
 endif
 NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. -Xcompiler -Wall,-Wextra,-Wshadow,-fno-threadsafe-statics,-fno-exceptions \
-	-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] $(if $(WERROR),-Werror all-warnings)
+	$(if $(NVCC_FLAGS_OWN),,-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]) $(if $(WERROR),-Werror all-warnings)
 
 CFLAGS_ALL = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wvla -Wno-missing-field-initializers $(WERROR) $(OPENMP) $(MODE_FLAGS) -I. $(PKG_FLAGS) $(CUDA_FLAGS) $(CFLAGS)
 LDLIBS_ALL = -Wl,--as-needed $(PKG_LIBS) -lutf8proc -ldnnl $(OPENMP) -lm $(LDLIBS)
@@ -82,7 +82,10 @@ $(OUT)/obj/%.o: %.c | $(filter deps,$(MAKECMDGOALS))
 
 $(OUT)/obj/%.cu.o: %.cu
 	@mkdir -p $(@D)
-	$(CUDA)/bin/nvcc $(NVCC_FLAGS) -MMD -MP -c $< -o $@
+	$(CUDA)/bin/nvcc $(NVCC_FLAGS) $(NVCC_FLAGS_OWN) -MMD -MP -c $< -o $@
+
+# Products of warpgroups are Hopper's alone.
+$(OUT)/obj/collect/engine/cuda/skinny.cu.o: NVCC_FLAGS_OWN = -gencode arch=compute_90a,code=sm_90a
 
 $(ARCHIVE): $(call object,$(SOURCES) $(TEST_HELPERS)) $(CUDA_SOURCES:%=$(OUT)/obj/%.o)
 	@rm -f $@

@@ -91,7 +91,7 @@ void bench_report_print(const struct bench_report *report)
                100 * prefill_flop_s(report) / report->rates.product_flop_s);
     printf("\nGB read: what the stage must read at least; of bw: of the bandwidth above. host: the device waits "
            "meanwhile\n"
-           "* the matrix products of the stage alone, run between the rounds\n");
+           "* the matrix products of the stage alone, run after the rounds\n");
 }
 
 /* --- JSON ------------------------------------------------------------------------------------------------------- */
@@ -145,6 +145,7 @@ json_t *bench_report_to_json(const struct bench_report *report)
     json_set(object, "time", json_string(clock_format_utc(clock_wall_s(), time)));
     json_set(object, "machine", machine_describe());
     json_set(object, "device", json_deep_copy(report->device));
+    json_set(object, "algorithms", json_incref(report->bench->algorithms));
     json_set(object, "target", json_text(bench->target->folder));
     json_set(object, "drafter", bench->drafter ? json_text(bench->drafter->folder) : json_null());
     json_set(object, "dtype", json_string(report->dtype));

@@ -90,6 +90,8 @@ static void run(const struct options *options, struct error *error)
     struct recorded_trees trees = {0};
     struct bench bench = {.class = backend_find(options->device, error),
                           .dtype = strcmp(options->dtype, "bfloat16") == 0 ? ENGINE_BFLOAT16 : ENGINE_FLOAT32,
+                          .device = options->device,
+                          .algorithms = json_object(),
                           .ranks = options->ranks,
                           .context = options->context,
                           .rounds = options->rounds};
@@ -102,6 +104,7 @@ static void run(const struct options *options, struct error *error)
         measure(&bench, options, trees.source, error);
     }
     recorded_trees_free(&trees);
+    json_decref(bench.algorithms);
     model_close(drafter);
     model_close(target);
 }
@@ -116,7 +119,7 @@ static const char *find_fault(const struct options *options)
     if (strcmp(options->dtype, "bfloat16") != 0 && strcmp(options->dtype, "float32") != 0)
         return "--dtype: give bfloat16 or float32";
     if (strcmp(options->device, "auto") != 0 && strcmp(options->device, "cpu") != 0 &&
-        strcmp(options->device, "cuda") != 0)
+        strncmp(options->device, "cuda", 4) != 0)
         return "--device: give auto, cpu or cuda";
     return NULL;
 }

@@ -13,12 +13,14 @@ struct bench {
     int ranks, context;
     int rounds;                        /* that are timed, after as many to warm up, twice */
     const struct forced_trees *forced; /* NULL: as model and drafter have it */
+    const char *device;                /* see struct backend_options */
+    json_t *algorithms;                /* the same */
 };
 
 /* Medians over the rounds; absent stages are 0. */
 struct bench_time {
     int64_t ns;
-    int64_t products_ns; /* the matrix products of the same step alone, run between the rounds */
+    int64_t products_ns; /* the matrix products of the same step alone, run after the rounds */
     int64_t read_bytes;  /* at least: see cost.h */
 };
 

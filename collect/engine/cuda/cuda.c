@@ -494,7 +494,10 @@ static void cuda_draft(struct backend *backend, const int *sessions, const int *
     int block = cuda->options.drafter->block_size;
     make_blocks(cuda, sessions, anchors, count);
     cuda->drafted = true;
-    graph_launch(cuda, CALL_DRAFT, count);
+    if (block == cuda->block)
+        graph_launch(cuda, CALL_DRAFT, count);
+    else
+        cuda_queue_call(cuda, CALL_DRAFT);
     finish(cuda);
     for (int i = 0; i < count; i++) {
         drafts[i].slots = block - 1;

@@ -120,6 +120,7 @@ struct cuda {
     struct gpu *gpus;
     int gpu_count;
     int most_rows, head_rows;    /* of a batch; whose logits exist at a time */
+    int block;                   /* slots of the drafter's block that was captured */
     int path_rows;               /* the most rows that a round of the engine's keeps of a session */
     size_t weight_bytes, cache_bytes, scratch_bytes; /* of all GPUs together */
 

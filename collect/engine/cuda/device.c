@@ -6,6 +6,7 @@
 
 #define CAPABILITY_MINIMUM 80  /* 8.0: bfloat16 products */
 #define CAPABILITY_OVERLAPS 90 /* 9.0: programmatic dependent launch */
+#define CAPABILITY_WGMMA 90
 
 #define DEVICES_MAXIMUM 64
 
@@ -114,6 +115,11 @@ int device_assign(const char *list, int ranks, int *devices, struct error *error
 bool device_overlaps(void)
 {
     return capability >= CAPABILITY_OVERLAPS;
+}
+
+bool device_has_wgmma(void)
+{
+    return capability == CAPABILITY_WGMMA;
 }
 
 int device_multiprocessors(void)

@@ -29,6 +29,9 @@ void device_bus_id(int device, char *id, int size);
 /* Whether a kernel may start while the one before it ends. */
 bool device_overlaps(void);
 
+/* Whether it has Hopper's products of warpgroups, which no other generation has. */
+bool device_has_wgmma(void);
+
 /* Of the GPU that is current. */
 int device_multiprocessors(void);
 

@@ -145,19 +145,39 @@ void kernels_gather(const void *in, const int *sources, int count, size_t row_by
 #define HEAD_WARPS 4
 
 /* One warp norms, rotates and scales one head of a row. */
+/* Element `at` of fused, its parts added. */
+static __device__ __forceinline__ float fused_at(const struct heads_call &call, size_t at)
+{
+    float sum = call.fused[at];
+    for (int part = 1; part < call.parts; part++)
+        sum += call.fused[(size_t)part * call.part_stride + at];
+    return sum;
+}
+
+#define HEAD_HALVES 4 /* pairs of elements of a head, for each lane */
+
 template <typename T>
-static __device__ void rotate_head(const struct heads_call &call, const float *x, const float *norm, int position,
+static __device__ void rotate_head(const struct heads_call &call, size_t at, const float *norm, int position,
                                    float factor, T *out)
 {
     int lane = (int)threadIdx.x % WARP, half = call.head_size / 2;
     const float *cosines = call.cosines + (size_t)position * (size_t)half;
     const float *sines = call.sines + (size_t)position * (size_t)half;
-    float sum = 0;
-    for (int i = lane; i < call.head_size; i += WARP)
-        sum += x[i] * x[i];
+    float low[HEAD_HALVES], high[HEAD_HALVES], sum = 0;
+#pragma unroll
+    for (int h = 0; h < HEAD_HALVES; h++) {
+        int i = lane + h * WARP;
+        low[h] = i < half ? fused_at(call, at + (size_t)i) : 0;
+        high[h] = i < half ? fused_at(call, at + (size_t)(half + i)) : 0;
+        sum += low[h] * low[h] + high[h] * high[h];
+    }
     float scale = 1.0f / sqrtf(warp_sum(sum) / (float)call.head_size + call.epsilon);
-    for (int i = lane; i < half; i += WARP) {
-        float first = x[i] * scale * norm[i], second = x[half + i] * scale * norm[half + i];
+#pragma unroll
+    for (int h = 0; h < HEAD_HALVES; h++) {
+        int i = lane + h * WARP;
+        if (i >= half)
+            continue;
+        float first = low[h] * scale * norm[i], second = high[h] * scale * norm[half + i];
         store(&out[i], (first * cosines[i] - second * sines[i]) * factor);
         store(&out[half + i], (second * cosines[i] + first * sines[i]) * factor);
     }
@@ -172,7 +192,7 @@ template <typename T> static __global__ void store_heads(const struct heads_call
     int position = call.positions[row], slot = call.slots[row];
     if (unit >= units || slot < 0)
         return;
-    const float *x = call.fused + (size_t)row * call.stride + (size_t)(layer * units + unit) * (size_t)size;
+    size_t x = (size_t)row * call.stride + (size_t)(layer * units + unit) * (size_t)size;
     if (unit < call.heads) {
         T *query = (T *)call.queries + ((size_t)row * (size_t)call.heads + (size_t)unit) * (size_t)size;
         rotate_head(call, x, call.q_norm, position, 1.0f / sqrtf((float)size), query);
@@ -186,7 +206,7 @@ template <typename T> static __global__ void store_heads(const struct heads_call
         return;
     }
     for (int i = (int)threadIdx.x % WARP; i < size; i += WARP)
-        store((T *)call.values + at + i, x[i]);
+        store((T *)call.values + at + i, fused_at(call, x + (size_t)i));
 }
 
 void kernels_store_heads(const struct heads_call *call, cudaStream_t stream)

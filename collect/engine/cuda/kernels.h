@@ -28,6 +28,8 @@ void kernels_embed(enum element type, const void *table, const int *tokens, int 
 
 /* GPUs that read each other's memory meet by flags: each counts its meetings, tells the others, and waits for them. */
 #define RANKS_MAXIMUM 8
+#define PARTS_MAXIMUM 8 /* of a product, which whoever reads it adds */
+#define SUMS_MAXIMUM (RANKS_MAXIMUM * PARTS_MAXIMUM)
 struct meeting {
     int gpus, index;                /* 1: nobody to meet */
     unsigned *flags;                /* [gpus]: how many meetings each of the others has reached */
@@ -42,8 +44,8 @@ struct add_norm_call {
     enum element type;
     int rows, width;
     struct meeting meeting;
-    const float *sums[RANKS_MAXIMUM]; /* [rows, width] each */
-    int sum_count;                    /* 0: nothing is added and nobody met */
+    const float *sums[SUMS_MAXIMUM]; /* [rows, width] each */
+    int sum_count;                   /* 0: nothing is added and nobody met */
     float *x;                         /* [rows, width]; NULL: nothing, and it is not kept */
     void *features;                   /* NULL: none are kept */
     int feature_index, feature_count;
@@ -66,7 +68,8 @@ void kernels_gather(const void *in, const int *sources, int count, size_t row_by
 struct heads_call {
     enum element type;
     int rows, layers, heads, kv_heads, head_size, capacity;
-    size_t stride, cache_stride; /* of a row of fused; of a layer's cache, in elements */
+    int parts;                                /* of fused, to be added */
+    size_t stride, part_stride, cache_stride; /* of a row and a part of fused; of a layer's cache, in elements */
     const float *fused;
     const float *q_norm, *k_norm;            /* [head_size]; [layers, head_size] */
     const float *cosines, *sines;            /* [capacity, head_size / 2] */
@@ -175,6 +178,19 @@ struct decide_call {
     int ring_steps, ring_rows;
 };
 void kernels_decide(const struct decide_call *call, cudaStream_t stream);
+
+/* Few rows times a matrix in bfloat16 by Hopper's tensor cores: y[part, rows, outputs], in `splits` parts, each of a share
+ * of the inputs; or `gated` as in struct matvec_call. */
+#define SKINNY_ROWS_MAXIMUM 136
+struct skinny_call {
+    int rows, inputs, outputs, stride; /* stride: of x */
+    int warpgroups, splits;            /* 1 to 3; 1 to PARTS_MAXIMUM, 1 where gated */
+    const void *x, *weights;           /* 16-byte aligned */
+    float *y;
+    void *gated;
+};
+bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride);
+void kernels_skinny(const struct skinny_call *call, cudaStream_t stream);
 
 /* Copies from the host's pinned memory, or to it; both ends 16-byte aligned, bytes rounded up to 16. */
 void kernels_copy(void *to, const void *from, size_t bytes, cudaStream_t stream);

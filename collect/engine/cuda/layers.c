@@ -28,6 +28,11 @@ static bool is_single(const struct cuda *cuda, int rows)
     return cuda->singles && rows == 1;
 }
 
+static struct product_parts parts_of(const struct cuda *cuda, const struct product *product, int rows)
+{
+    return is_single(cuda, rows) ? (struct product_parts){1, 0} : product_parts(product, rows);
+}
+
 static const float *last_norm(const struct gpu *gpu, bool drafter)
 {
     return drafter ? gpu->drafter_norm : gpu->norm;
@@ -40,6 +45,7 @@ static void store_heads(const struct cuda *cuda, const struct gpu *gpu, const st
     const struct model *model = layers->model;
     const struct layer_weights *weights = &layers->weights[layer];
     const struct batch *batch = &gpu->batch;
+    const struct product_parts parts = parts_of(cuda, layers->qkv, batch->rows);
     const struct heads_call call = {
         .type = cuda->type,
         .rows = batch->rows,
@@ -48,7 +54,9 @@ static void store_heads(const struct cuda *cuda, const struct gpu *gpu, const st
         .kv_heads = layers->kv_heads,
         .head_size = model->head_size,
         .capacity = cuda->options.capacity,
+        .parts = parts.count,
         .stride = (size_t)(layers->heads + 2 * layers->kv_heads) * (size_t)model->head_size,
+        .part_stride = parts.stride,
         .fused = rank->fused,
         .q_norm = weights->q_norm,
         .k_norm = weights->k_norm,
@@ -101,7 +109,7 @@ static void multiply_normed(const struct cuda *cuda, const struct gpu *gpu, cons
     if (is_single(cuda, gpu->batch.rows))
         kernels_matvec(single, gpu->stream);
     else
-        product_apply(product, gpu->batch.rows, gpu->input, single->weights, single->y);
+        product_apply(product, gpu->batch.rows, gpu->input, single->weights, single->y, single->gated);
 }
 
 /* sums = W · input; a single row of a single rank is added to the residual stream at once. */
@@ -115,7 +123,7 @@ static void multiply_added(const struct cuda *cuda, const struct gpu *gpu, const
     if (is_single(cuda, gpu->batch.rows))
         kernels_matvec(&call, gpu->stream);
     else
-        product_apply(product, gpu->batch.rows, single->input, single->weights, single->y);
+        product_apply(product, gpu->batch.rows, single->input, single->weights, single->y, NULL);
 }
 
 /* What attention adds: from `input` to the rank's sums[0]. */
@@ -149,7 +157,6 @@ static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank 
     const struct layers *layers = layers_of(rank, drafter);
     const struct model *model = layers->model;
     const struct layer_weights *weights = &layers->weights[layer];
-    bool single = is_single(cuda, gpu->batch.rows);
     const struct matvec_call gate_up = {.inputs = model->hidden_size,
                                         .outputs = 2 * layers->inner,
                                         .weights = weights->gate_up,
@@ -157,21 +164,19 @@ static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank 
                                         .norm = weights->post_attention_norm,
                                         .epsilon = model->norm_epsilon,
                                         .y = rank->fused,
-                                        .gated = single ? rank->gated : NULL};
+                                        .gated = rank->gated};
     const struct matvec_call down = {.inputs = layers->inner,
                                      .outputs = model->hidden_size,
                                      .weights = weights->down,
                                      .input = rank->gated,
                                      .y = rank->sums[1]};
     multiply_normed(cuda, gpu, layers->gate_up, &gate_up);
-    if (!single)
-        kernels_gate(cuda->type, rank->fused, gpu->batch.rows, layers->inner, rank->gated, gpu->stream);
     multiply_added(cuda, gpu, layers->down, &down);
 }
 
 /* Adds all ranks' sums[which] (which < 0: nothing) to x[rows] and norms into out; norm NULL: no norm. */
-static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, float *x, int which, const float *norm,
-                     float epsilon, int feature, void *out)
+static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, float *x, int which,
+                     struct product_parts parts, const float *norm, float epsilon, int feature, void *out)
 {
     struct add_norm_call call = {
         .type = cuda->type,
@@ -185,7 +190,8 @@ static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, f
     };
     for (int i = 0; i < cuda->gpu_count && which >= 0; i++)
         FOR_RANKS(&cuda->gpus[i], rank)
-            call.sums[call.sum_count++] = rank->sums[which];
+            for (int part = 0; part < parts.count; part++)
+                call.sums[call.sum_count++] = rank->sums[which] + (size_t)part * parts.stride;
     if (feature >= 0) {
         call.features = gpu->features;
         call.feature_index = feature;
@@ -210,7 +216,7 @@ static void finish_attention(const struct cuda *cuda, const struct gpu *gpu, boo
     bool single = is_single(cuda, gpu->batch.rows);
     if (single && cuda->options.ranks == 1)
         return;
-    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, 0, single ? NULL : weights->post_attention_norm,
+    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, 0, parts_of(cuda, layers_of(gpu->ranks, drafter)->o, gpu->batch.rows), single ? NULL : weights->post_attention_norm,
              model_of(cuda, drafter)->norm_epsilon, -1, gpu->input);
 }
 
@@ -223,17 +229,18 @@ static void finish_mlp(const struct cuda *cuda, const struct gpu *gpu, bool draf
     if (sums < 0 && feature < 0)
         return;
     const float *norm = last ? last_norm(gpu, drafter) : layers->weights[layer + 1].input_norm;
-    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, single ? NULL : norm, model->norm_epsilon, feature,
+    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, parts_of(cuda, layers->down, gpu->batch.rows), single ? NULL : norm, model->norm_epsilon, feature,
              last ? gpu->normed : gpu->input);
 }
 
 static void start(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
 {
+    const struct product_parts nothing = {0};
     const struct model *model = model_of(cuda, drafter);
     const struct batch *batch = &gpu->batch;
     kernels_embed(cuda->type, gpu->embedding, batch->tokens, batch->rows, model->hidden_size, gpu->x, gpu->stream);
     if (!is_single(cuda, batch->rows))
-        add_norm(cuda, gpu, batch->rows, gpu->x, -1, layers_of(gpu->ranks, drafter)->weights[0].input_norm,
+        add_norm(cuda, gpu, batch->rows, gpu->x, -1, nothing, layers_of(gpu->ranks, drafter)->weights[0].input_norm,
                  model->norm_epsilon, -1, gpu->input);
 }
 
@@ -274,7 +281,7 @@ void layers_run_head(struct cuda *cuda, bool drafter, int first, int count)
             if (is_single(cuda, count))
                 kernels_matvec(&single, gpu->stream);
             else
-                product_apply(rank->head_product, count, rows, rank->head, rank->logits);
+                product_apply(rank->head_product, count, rows, rank->head, rank->logits, NULL);
         }
     }
 }
@@ -287,6 +294,7 @@ static void store_context(const struct cuda *cuda, const struct gpu *gpu, const 
     const struct layers *layers = &rank->drafter;
     const struct model *model = layers->model;
     int width = 2 * layers->kv_heads * model->head_size;
+    const struct product_parts parts = product_parts(layers->project, rows);
     const struct heads_call call = {
         .type = cuda->type,
         .rows = rows,
@@ -294,7 +302,9 @@ static void store_context(const struct cuda *cuda, const struct gpu *gpu, const 
         .kv_heads = layers->kv_heads,
         .head_size = model->head_size,
         .capacity = cuda->options.capacity,
+        .parts = parts.count,
         .stride = (size_t)(model->layer_count * width),
+        .part_stride = parts.stride,
         .cache_stride = cache_stride(cuda, layers),
         .fused = rank->fused,
         .k_norm = layers->k_norms,
@@ -317,7 +327,7 @@ static void fuse(const struct cuda *cuda, const struct gpu *gpu, const void *fea
     FOR_RANKS(gpu, rank)
         product_apply(rank->fuse_product, rows,
                       (const char *)features + (size_t)rank->index * slice * element_size(cuda->type), rank->fuse,
-                      rank->sums[2]);
+                      rank->sums[2], NULL);
 }
 
 static void project(const struct cuda *cuda, const struct gpu *gpu, bool kept, int rows)
@@ -326,7 +336,7 @@ static void project(const struct cuda *cuda, const struct gpu *gpu, bool kept, i
     const struct batch *batch = &gpu->batch;
     FOR_RANKS(gpu, rank) {
         const struct layers *layers = &rank->drafter;
-        product_apply(layers->project, rows, gpu->input, layers->context, rank->fused);
+        product_apply(layers->project, rows, gpu->input, layers->context, rank->fused, NULL);
         store_context(cuda, gpu, rank, rows, kept ? path->positions : batch->positions,
                       kept ? path->sessions : batch->sessions, kept ? path->slots : batch->slots);
     }
@@ -337,7 +347,7 @@ void layers_add_context(struct cuda *cuda, bool kept)
     int rows = kept ? cuda->host_kept.count : cuda->host.rows;
     FOR_GPUS(cuda, gpu) {
         fuse(cuda, gpu, kept ? gpu->kept_features : gpu->features, rows);
-        add_norm(cuda, gpu, rows, NULL, 2, gpu->hidden_norm, cuda->options.drafter->norm_epsilon, -1, gpu->input);
+        add_norm(cuda, gpu, rows, NULL, 2, product_parts(gpu->ranks->fuse_product, rows), gpu->hidden_norm, cuda->options.drafter->norm_epsilon, -1, gpu->input);
     }
     FOR_GPUS(cuda, gpu)
         project(cuda, gpu, kept, rows);
@@ -351,7 +361,7 @@ static void multiply(const struct cuda *cuda, const struct gpu *gpu, const struc
     if (is_single(cuda, gpu->batch.rows))
         kernels_matvec(single, gpu->stream);
     else
-        product_apply(product, gpu->batch.rows, single->input, single->weights, single->y);
+        product_apply(product, gpu->batch.rows, single->input, single->weights, single->y, single->gated);
 }
 
 static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank, bool drafter,
@@ -367,8 +377,11 @@ static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, s
         {.inputs = hidden,
          .outputs = 2 * layers->inner,
          .weights = weights->gate_up,
+         .x = gpu->x,
+         .norm = weights->input_norm,
          .input = gpu->input,
-         .y = rank->fused},
+         .y = rank->fused,
+         .gated = rank->gated},
         {.inputs = layers->inner, .outputs = hidden, .weights = weights->down, .input = rank->gated, .y = rank->sums[1]},
     };
     const struct product *products[] = {layers->qkv, layers->o, layers->gate_up, layers->down};
@@ -392,6 +405,6 @@ void layers_run_context_products(struct cuda *cuda, int rows)
     FOR_GPUS(cuda, gpu) {
         fuse(cuda, gpu, gpu->kept_features, rows);
         FOR_RANKS(gpu, rank)
-            product_apply(rank->drafter.project, rows, gpu->input, rank->drafter.context, rank->fused);
+            product_apply(rank->drafter.project, rows, gpu->input, rank->drafter.context, rank->fused, NULL);
     }
 }

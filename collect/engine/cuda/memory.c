@@ -64,19 +64,20 @@ static int list_rank(struct cuda *cuda, struct rank *rank, struct buffer *buffer
         inner = most(inner, rank->drafter.inner);
     }
     size_t rows = (size_t)cuda->most_rows, head = (size_t)cuda->head_rows, size = element_size(cuda->type);
-    size_t hidden = (size_t)target->hidden_size, slice = (size_t)(target->vocabulary_size / cuda->options.ranks);
+    size_t slice = (size_t)(target->vocabulary_size / cuda->options.ranks);
     size_t slots = drafter ? (size_t)(cuda->options.sessions * drafter->block_size) : 0;
     size_t tops = slots * (size_t)cuda->options.draft_width;
+    size_t sums = product_elements(cuda->most_rows, target->hidden_size);
     size_t own = partials(cuda, &rank->target), other = partials(cuda, &rank->drafter);
     const struct buffer list[] = {
-        {(void **)&rank->fused, rows * (size_t)fused, sizeof(float)},
+        {(void **)&rank->fused, product_elements(cuda->most_rows, fused), sizeof(float)},
         {&rank->queries, rows * (size_t)heads, size},
         {&rank->attended, rows * (size_t)heads, size},
         {&rank->gated, rows * (size_t)inner, size},
         {(void **)&rank->partial, own > other ? own : other, sizeof(float)},
-        {(void **)&rank->sums[0], rows * hidden, sizeof(float)},
-        {(void **)&rank->sums[1], rows * hidden, sizeof(float)},
-        {(void **)&rank->sums[2], drafter ? rows * hidden : 0, sizeof(float)},
+        {(void **)&rank->sums[0], sums, sizeof(float)},
+        {(void **)&rank->sums[1], sums, sizeof(float)},
+        {(void **)&rank->sums[2], drafter ? sums : 0, sizeof(float)},
         {(void **)&rank->logits, head * slice, sizeof(float)},
         {&rank->choose_partial, kernels_choose_partials(cuda->head_rows), 1},
         {(void **)&rank->leaders, rows, sizeof *rank->leaders},
@@ -143,6 +144,7 @@ static void set_sizes(struct cuda *cuda)
     const struct model *target = options->target, *drafter = options->drafter;
     int block = drafter ? drafter->block_size : 1, prompt = least(CUDA_PROMPT_CHUNK, options->capacity);
     int group = target->head_count / target->kv_head_count, sessions = options->sessions;
+    cuda->block = block;
     cuda->path_rows = least(block, options->nodes);
     cuda->most_rows = most(sessions * most(options->nodes, block), prompt);
     cuda->most_rows = most(cuda->most_rows, PRODUCT_ROWS_STEP); /* products round up */

@@ -270,8 +270,9 @@ static struct product *ready_layers(const struct cuda *cuda, const struct gpu *g
     const void **weights = xcalloc((size_t)count, sizeof *weights);
     for (int i = 0; i < count; i++)
         weights[i] = *(void *const *)((const char *)&layers->weights[i] + member);
-    const struct product_trial trial = {like->x, like->y, weights, count};
-    struct product *product = product_create(gpu->library, inputs, outputs, inputs);
+    const struct product_trial trial = {like->x, like->y, like->gated, weights, count};
+    struct product *product = like->gated ? product_create_gated(gpu->library, inputs, outputs)
+                                          : product_create(gpu->library, inputs, outputs, inputs, false);
     ready(cuda, product, cuda->most_rows, &trial);
     free((void *)weights);
     return product;
@@ -281,13 +282,14 @@ static void create_layer_products(const struct cuda *cuda, const struct gpu *gpu
                                   struct layers *layers)
 {
     int hidden = layers->model->hidden_size, heads = head_width(layers), inner = layers->inner;
-    const struct product_trial normed = {gpu->input, rank->fused, NULL, 0}, o = {rank->attended, rank->sums[0], NULL, 0},
-                               down = {rank->gated, rank->sums[1], NULL, 0};
+    const struct product_trial qkv = {.x = gpu->input, .y = rank->fused}, o = {.x = rank->attended, .y = rank->sums[0]},
+                               gate_up = {.x = gpu->input, .y = rank->fused, .gated = rank->gated},
+                               down = {.x = rank->gated, .y = rank->sums[1]};
     layers->qkv = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, qkv), hidden,
-                               heads + 2 * kv_width(layers), &normed);
+                               heads + 2 * kv_width(layers), &qkv);
     layers->o = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, o), heads, hidden, &o);
     layers->gate_up = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, gate_up), hidden, 2 * inner,
-                                   &normed);
+                                   &gate_up);
     layers->down = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, down), inner, hidden, &down);
 }
 
@@ -296,20 +298,20 @@ static void create_products(const struct cuda *cuda, const struct gpu *gpu, stru
     const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
     int hidden = target->hidden_size;
     const void *head[] = {rank->head}, *fuse[] = {rank->fuse}, *context[] = {rank->drafter.context};
-    const struct product_trial head_trial = {gpu->normed, rank->logits, head, 1},
-                               fuse_trial = {gpu->kept_features, rank->sums[2], fuse, 1},
-                               context_trial = {gpu->input, rank->fused, context, 1};
-    rank->head_product = product_create(gpu->library, hidden, target->vocabulary_size / cuda->options.ranks, hidden);
+    const struct product_trial head_trial = {gpu->normed, rank->logits, NULL, head, 1},
+                               fuse_trial = {gpu->kept_features, rank->sums[2], NULL, fuse, 1},
+                               context_trial = {gpu->input, rank->fused, NULL, context, 1};
+    rank->head_product = product_create(gpu->library, hidden, target->vocabulary_size / cuda->options.ranks, hidden, true);
     ready(cuda, rank->head_product, cuda->head_rows, &head_trial);
     create_layer_products(cuda, gpu, rank, &rank->target);
     if (!drafter)
         return;
     int features = drafter->feature_count * hidden;
     create_layer_products(cuda, gpu, rank, &rank->drafter);
-    rank->fuse_product = product_create(gpu->library, features / cuda->options.ranks, hidden, features);
+    rank->fuse_product = product_create(gpu->library, features / cuda->options.ranks, hidden, features, false);
     ready(cuda, rank->fuse_product, cuda->most_rows, &fuse_trial);
     rank->drafter.project =
-        product_create(gpu->library, hidden, 2 * drafter->layer_count * kv_width(&rank->drafter), hidden);
+        product_create(gpu->library, hidden, 2 * drafter->layer_count * kv_width(&rank->drafter), hidden, false);
     ready(cuda, rank->drafter.project, cuda->most_rows, &context_trial);
 }
 

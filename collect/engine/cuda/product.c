@@ -27,17 +27,24 @@ struct product_library {
     cudaEvent_t start, end;
 };
 
+/* How a product is computed: by cuBLASLt's algorithm, or (warpgroups > 0) by kernels_skinny(). */
+struct way {
+    cublasLtMatmulAlgo_t algorithm;
+    int warpgroups, splits;
+};
+
 /* One number of rows. */
 struct shape {
     int rows;
     cublasLtMatrixLayout_t x, y;
-    cublasLtMatmulAlgo_t algorithm;
+    struct way way;
 };
 
 /* cuBLASLt counts columns first: W is [inputs, outputs] to it, y [outputs, rows]. */
 struct product {
     const struct product_library *library;
     int inputs, outputs, stride;
+    bool gated, whole;
     cublasLtMatrixLayout_t weights;
     int shape_count;
     struct shape shapes[SHAPES_MAXIMUM]; /* by rising rows */
@@ -91,14 +98,22 @@ static cublasLtMatrixLayout_t create_layout(cudaDataType type, int rows, int col
     return layout;
 }
 
-struct product *product_create(const struct product_library *library, int inputs, int outputs, int stride)
+struct product *product_create(const struct product_library *library, int inputs, int outputs, int stride, bool whole)
 {
     struct product *product = xcalloc(1, sizeof *product);
     product->library = library;
     product->inputs = inputs;
     product->outputs = outputs;
     product->stride = stride;
+    product->whole = whole;
     product->weights = create_layout(library->type, inputs, outputs, inputs);
+    return product;
+}
+
+struct product *product_create_gated(const struct product_library *library, int inputs, int outputs)
+{
+    struct product *product = product_create(library, inputs, outputs, inputs, true);
+    product->gated = true;
     return product;
 }
 
@@ -114,16 +129,46 @@ void product_destroy(struct product *product)
     free(product);
 }
 
-static cublasStatus_t multiply(const struct product *product, const struct shape *shape,
-                               const cublasLtMatmulAlgo_t *algorithm, const void *x, const void *weights, float *y)
+static void multiply_skinny(const struct product *product, const struct way *way, int rows, const void *x,
+                            const void *weights, float *y, void *gated)
+{
+    const struct skinny_call call = {.rows = rows,
+                                     .inputs = product->inputs,
+                                     .outputs = product->outputs,
+                                     .stride = product->stride,
+                                     .warpgroups = way->warpgroups,
+                                     .splits = way->splits,
+                                     .x = x,
+                                     .weights = weights,
+                                     .y = y,
+                                     .gated = product->gated ? gated : NULL};
+    kernels_skinny(&call, product->library->stream);
+}
+
+static enum element type_of(const struct product_library *library)
+{
+    return library->size == 2 ? ELEMENT_BFLOAT16 : ELEMENT_FLOAT32;
+}
+
+/* 0, or where cuBLASLt's algorithm does not run, not. */
+static cublasStatus_t multiply(const struct product *product, const struct shape *shape, const struct way *way,
+                               const void *x, const void *weights, float *y, void *gated)
 {
     const struct product_library *library = product->library;
     const float one = 1, zero = 0;
-    return cublasLtMatmul(library->handle, library->operation, &one, weights, product->weights, x, shape->x, &zero, y,
-                          shape->y, y, shape->y, algorithm, library->workspace, PRODUCT_WORKSPACE, library->stream);
+    if (way->warpgroups > 0) {
+        multiply_skinny(product, way, shape->rows, x, weights, y, gated);
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    cublasStatus_t status = cublasLtMatmul(library->handle, library->operation, &one, weights, product->weights, x,
+                                           shape->x, &zero, y, shape->y, y, shape->y, &way->algorithm,
+                                           library->workspace, PRODUCT_WORKSPACE, library->stream);
+    if (product->gated)
+        kernels_gate(type_of(library), y, shape->rows, product->outputs / 2, gated, library->stream);
+    return status;
 }
 
-void product_apply(const struct product *product, int rows, const void *x, const void *weights, float *y)
+static const struct shape *shape_for(const struct product *product, int rows)
 {
     int index = 0;
     while (index < product->shape_count && product->shapes[index].rows < rows)
@@ -131,8 +176,26 @@ void product_apply(const struct product *product, int rows, const void *x, const
     if (index == product->shape_count)
         die("a product of %d rows, of %d inputs and %d outputs, that was not readied", rows, product->inputs,
             product->outputs);
-    const struct shape *shape = &product->shapes[index];
-    LT_CHECK(multiply(product, shape, &shape->algorithm, x, weights, y));
+    return &product->shapes[index];
+}
+
+void product_apply(const struct product *product, int rows, const void *x, const void *weights, float *y, void *gated)
+{
+    const struct shape *shape = shape_for(product, rows);
+    LT_CHECK(multiply(product, shape, &shape->way, x, weights, y, gated));
+}
+
+struct product_parts product_parts(const struct product *product, int rows)
+{
+    const struct shape *shape = shape_for(product, rows);
+    return (struct product_parts){shape->way.warpgroups > 0 ? shape->way.splits : 1,
+                                  (size_t)shape->rows * (size_t)product->outputs};
+}
+
+size_t product_elements(int rows, int outputs)
+{
+    int parts = PARTS_MAXIMUM * (rows < SKINNY_ROWS_MAXIMUM ? rows : SKINNY_ROWS_MAXIMUM);
+    return (size_t)(rows > parts ? rows : parts) * (size_t)outputs;
 }
 
 /* --- the choice of an algorithm --------------------------------------------------------------------------------- */
@@ -178,15 +241,15 @@ static int list_candidates(const struct product *product, const struct shape *sh
     return count;
 }
 
-/* Milliseconds of so many products, or infinity where the algorithm does not run. */
-static float time_candidate(const struct product *product, const struct shape *shape,
-                            const cublasLtMatmulAlgo_t *algorithm, const struct product_trial *trial, int products)
+/* Milliseconds of so many products, or infinity where cuBLASLt's algorithm does not run. */
+static float time_way(const struct product *product, const struct shape *shape, const struct way *way,
+                      const struct product_trial *trial, int products)
 {
     const struct product_library *library = product->library;
     float time = 0;
     CUDA_CHECK(cudaEventRecord(library->start, library->stream));
     for (int i = 0; i < products; i++)
-        if (multiply(product, shape, algorithm, trial->x, trial->weights[i % trial->count], trial->y))
+        if (multiply(product, shape, way, trial->x, trial->weights[i % trial->count], trial->y, trial->gated))
             return HUGE_VALF;
     CUDA_CHECK(cudaEventRecord(library->end, library->stream));
     CUDA_CHECK(cudaEventSynchronize(library->end));
@@ -194,43 +257,84 @@ static float time_candidate(const struct product *product, const struct shape *s
     return time;
 }
 
-static void choose_by_timing(const struct product *product, struct shape *shape, const struct product_trial *trial)
+/* The shortest time, in milliseconds, of as many products as this number of rows is timed with. */
+static float quickest(const struct product *product, const struct shape *shape, const struct way *way,
+                      const struct product_trial *trial, float best)
+{
+    int products = shape->rows > LARGE_ROWS ? LARGE_PRODUCTS : TIMED_PRODUCTS;
+    float least = time_way(product, shape, way, trial, WARM_PRODUCTS);
+    for (int i = 0; i < TIMINGS && least < HUGE_VALF; i++) {
+        float time = time_way(product, shape, way, trial, products);
+        least = i == 0 || time < least ? time : least;
+        if (time > 1.5f * best)
+            break;
+    }
+    return least / (float)products;
+}
+
+/* The own kernels' ways: tiles of 64, 128 and 192 outputs, the inputs in 1 to 8 shares, as far as that gives every
+ * multiprocessor about as much to do. */
+static int list_ways(const struct product *product, const struct shape *shape, struct way *ways)
+{
+    int count = 0, blocks = device_multiprocessors();
+    if (!kernels_skinny_takes(type_of(product->library), shape->rows, product->inputs, product->outputs,
+                              product->stride))
+        return 0;
+    for (int warpgroups = 1; warpgroups <= 3; warpgroups++)
+        for (int splits = 1; splits <= (product->whole ? 1 : PARTS_MAXIMUM); splits++) {
+            int units = (product->outputs + 64 * warpgroups - 1) / (64 * warpgroups) * splits;
+            int turns = (units + blocks - 1) / blocks;
+            if (product->whole || 10 * units >= 7 * turns * blocks)
+                ways[count++] = (struct way){.warpgroups = warpgroups, .splits = splits};
+        }
+    return count;
+}
+
+/* Microseconds of one product. */
+static double choose_by_timing(const struct product *product, struct shape *shape, const struct product_trial *trial)
 {
     cublasLtMatmulHeuristicResult_t candidates[CANDIDATES_MAXIMUM];
+    struct way ways[CANDIDATES_MAXIMUM + 3 * PARTS_MAXIMUM];
     int count = list_candidates(product, shape, candidates);
-    int products = shape->rows > LARGE_ROWS ? LARGE_PRODUCTS : TIMED_PRODUCTS;
     float best = HUGE_VALF;
+    for (int i = 0; i < count; i++)
+        ways[i] = (struct way){.algorithm = candidates[i].algo};
+    count += list_ways(product, shape, ways + count);
     for (int i = 0; i < count; i++) {
-        const cublasLtMatmulAlgo_t *algorithm = &candidates[i].algo;
-        float time = time_candidate(product, shape, algorithm, trial, WARM_PRODUCTS);
-        for (int j = 0; j < TIMINGS && time < HUGE_VALF; j++) {
-            time = time_candidate(product, shape, algorithm, trial, products);
-            if (time < best) {
-                best = time;
-                shape->algorithm = *algorithm;
-            }
-            if (time > 1.5f * best)
-                break;
+        float time = quickest(product, shape, &ways[i], trial, best);
+        if (time < best) {
+            best = time;
+            shape->way = ways[i];
         }
     }
     if (best == HUGE_VALF)
-        die("no algorithm of cuBLASLt runs %d rows of %d inputs and %d outputs", shape->rows, product->inputs,
-            product->outputs);
+        die("nothing runs %d rows of %d inputs and %d outputs", shape->rows, product->inputs, product->outputs);
+    return 1e3 * (double)best;
 }
 
-/* What stands in the list of chosen algorithms: an algorithm is 64 opaque bytes, good for one version of cuBLASLt. */
+/* --- what was chosen -------------------------------------------------------------------------------------------- */
+
 static char *name_of(const struct product *product, int rows)
 {
-    return xformat("%s %dx%d/%d rows %d", product->library->size == 2 ? "bfloat16" : "float32", product->outputs,
-                   product->inputs, product->stride, rows);
+    return xformat("%s %dx%d/%d%s rows %d", product->library->size == 2 ? "bfloat16" : "float32", product->outputs,
+                   product->inputs, product->stride, product->gated ? " gated" : "", rows);
 }
 
-static json_t *algorithm_text(const cublasLtMatmulAlgo_t *algorithm)
+/* An algorithm of cuBLASLt is 64 opaque bytes, good for one version of it. */
+static json_t *describe(const struct way *way, double us)
 {
-    char text[2 * sizeof algorithm->data + 1];
-    for (size_t i = 0; i < sizeof algorithm->data; i++)
-        snprintf(text + 2 * i, 3, "%02x", ((const unsigned char *)algorithm->data)[i]);
-    return json_string(text);
+    char text[2 * sizeof way->algorithm.data + 1];
+    json_t *chosen = json_object();
+    for (size_t i = 0; i < sizeof way->algorithm.data; i++)
+        snprintf(text + 2 * i, 3, "%02x", ((const unsigned char *)way->algorithm.data)[i]);
+    json_set(chosen, "us", json_real(us));
+    if (way->warpgroups == 0) {
+        json_set(chosen, "cublaslt", json_string(text));
+        return chosen;
+    }
+    json_set(chosen, "warpgroups", json_integer(way->warpgroups));
+    json_set(chosen, "splits", json_integer(way->splits));
+    return chosen;
 }
 
 static bool read_algorithm(const struct product *product, const struct shape *shape, const char *text,
@@ -250,13 +354,29 @@ static bool read_algorithm(const struct product *product, const struct shape *sh
                                    algorithm, &result) == CUBLAS_STATUS_SUCCESS;
 }
 
+/* Whether what was chosen earlier can be used here, in shape->way. */
+static bool read_way(const struct product *product, struct shape *shape, const json_t *chosen)
+{
+    struct way listed[3 * PARTS_MAXIMUM];
+    int count = list_ways(product, shape, listed);
+    for (int i = 0; i < count; i++)
+        if (json_integer_value(json_object_get(chosen, "warpgroups")) == listed[i].warpgroups &&
+            json_integer_value(json_object_get(chosen, "splits")) == listed[i].splits) {
+            shape->way = listed[i];
+            return true;
+        }
+    shape->way = (struct way){0};
+    return read_algorithm(product, shape, json_string_value(json_object_get(chosen, "cublaslt")),
+                          &shape->way.algorithm);
+}
+
 static void choose(const struct product *product, struct shape *shape, const struct product_trial *trial)
 {
     json_t *algorithms = product->library->algorithms;
     char *name = name_of(product, shape->rows);
-    if (!read_algorithm(product, shape, json_string_value(json_object_get(algorithms, name)), &shape->algorithm)) {
-        choose_by_timing(product, shape, trial);
-        json_object_set_new(algorithms, name, algorithm_text(&shape->algorithm));
+    if (!read_way(product, shape, json_object_get(algorithms, name))) {
+        double us = choose_by_timing(product, shape, trial);
+        json_set(algorithms, name, describe(&shape->way, us));
     }
     free(name);
 }

@@ -1,5 +1,6 @@
-/* Matrix products by cuBLASLt: y[rows, outputs] = x[rows, inputs] · W[outputs, inputs]ᵀ, accumulated and answered in
- * float32, never in TF32. Which of its algorithms a product uses for a number of rows is chosen by timing. */
+/* Matrix products: y[rows, outputs] = x[rows, inputs] · W[outputs, inputs]ᵀ, accumulated and answered in float32, never
+ * in TF32. Which algorithm of cuBLASLt's, or of the own kernels for few rows, a product uses for a number of rows is
+ * chosen by timing. */
 #ifndef COLLECT_ENGINE_CUDA_PRODUCT_H
 #define COLLECT_ENGINE_CUDA_PRODUCT_H
 
@@ -16,9 +17,12 @@ struct product_library;
 struct product_library *product_library_open(enum element type, cudaStream_t stream, json_t *algorithms);
 void product_library_close(struct product_library *library);
 
-/* W is [outputs, inputs]; rows of x are `stride` elements apart. */
+/* W is [outputs, inputs]; rows of x are `stride` elements apart. whole: y comes in one part. */
 struct product;
-struct product *product_create(const struct product_library *library, int inputs, int outputs, int stride);
+struct product *product_create(const struct product_library *library, int inputs, int outputs, int stride, bool whole);
+
+/* The first half of the outputs are gates: what is answered is silu(gate) · up in the type, [rows, outputs / 2]. */
+struct product *product_create_gated(const struct product_library *library, int inputs, int outputs);
 void product_destroy(struct product *product);
 
 /* Where products are timed: x and y have room for the largest rows, the weights are like those that follow and rotate,
@@ -26,6 +30,7 @@ void product_destroy(struct product *product);
 struct product_trial {
     const void *x;
     float *y;
+    void *gated; /* of a gated product */
     const void *const *weights; /* [count], 256-byte aligned as y is */
     int count;
 };
@@ -33,7 +38,17 @@ struct product_trial {
 /* Readies the product for exactly `rows` rows. */
 void product_ready(struct product *product, int rows, const struct product_trial *trial);
 
-/* The rows that a product of so many computes: the least that were readied and hold them; x and y have room for them. */
-void product_apply(const struct product *product, int rows, const void *x, const void *weights, float *y);
+/* Computes the least rows that were readied and hold `rows`; x and y have room for them. y comes in
+ * product_parts() parts, which are to be added; of a gated product it is scratch. */
+void product_apply(const struct product *product, int rows, const void *x, const void *weights, float *y, void *gated);
+
+struct product_parts {
+    int count;
+    size_t stride; /* elements from part to part */
+};
+struct product_parts product_parts(const struct product *product, int rows);
+
+/* The most elements of y that products of up to `rows` rows and so many outputs need. */
+size_t product_elements(int rows, int outputs);
 
 #endif
