@@ -1,5 +1,7 @@
 #include "collect/engine/backend.h"
 
+#include "collect/engine/loading.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -38,4 +40,16 @@ const struct backend_class *backend_find(const char *device, struct error *error
     bool asked = strncmp(device, "cuda", 4) == 0;
     const struct backend_class *class = find_cuda(asked, error);
     return class || asked ? class : &backend_cpu;
+}
+
+struct backend *backend_open(const struct backend_class *class, const struct backend_options *options,
+                             struct error *error)
+{
+    int64_t elements = model_parameter_count(options->target);
+    if (options->drafter)
+        elements += model_parameter_count(options->drafter);
+    loading_begin(options->target->folder, elements, options->dtype == ENGINE_BFLOAT16 ? 2 : 4);
+    struct backend *backend = class->open(options, error);
+    loading_end();
+    return backend;
 }

@@ -132,6 +132,10 @@ struct backend {
 extern const struct backend_class backend_cpu;
 extern const struct backend_class backend_cuda; /* where CLEANSLATE_CUDA is defined: nvcc was there to build it */
 
+/* class->open(), which says on stderr how far it is. */
+struct backend *backend_open(const struct backend_class *class, const struct backend_options *options,
+                             struct error *error);
+
 /* "cpu"; "cuda" or "cuda:0,1", or NULL and why not; "auto": "cuda" where it can be used. Where a GPU is there but cannot be, "auto"
  * says why on stderr. */
 const struct backend_class *backend_find(const char *device, struct error *error);

@@ -69,7 +69,7 @@ static int open_session(const struct bench *bench, const struct arm *arm, int po
                                                     : vocabulary,
         .vocabulary = vocabulary,
     };
-    session->backend = bench->class->open(&session->options, error);
+    session->backend = backend_open(bench->class, &session->options, error);
     if (!session->backend)
         return -1;
     session->decoder = decoder_create(session->backend, &session->options, arm->method, arm->budget);

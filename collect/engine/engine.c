@@ -162,7 +162,7 @@ int engine_load(struct engine *engine, const struct arm *arm, const struct sampl
         .draft_width = arm->method == METHOD_DDTREE ? least(arm->budget, vocabulary) : 1,
         .vocabulary = vocabulary,
     };
-    engine->backend = engine->class->open(&engine->options, error);
+    engine->backend = backend_open(engine->class, &engine->options, error);
     if (!engine->backend)
         return -1;
     engine->decoder = decoder_create(engine->backend, &engine->options, arm->method, arm->budget);

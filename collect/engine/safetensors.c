@@ -354,3 +354,26 @@ void tensor_to_bfloat16(const struct tensor *tensor, int64_t first, int64_t coun
         out[i] = bfloat16_from_float(value);
     }
 }
+
+/* Whole pages only: what shares one with a neighbour stays. */
+void tensor_release(const struct tensor *tensor, int64_t first, int64_t count)
+{
+    if (!tensor->data || !tensor->file || tensor->elements == 0)
+        return;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), data = (uintptr_t)tensor->data;
+    int64_t size = tensor->bytes / tensor->elements;
+    uintptr_t start = (data + (uintptr_t)(first * size) + page - 1) / page * page;
+    uintptr_t end = (data + (uintptr_t)((first + count) * size)) / page * page;
+    if (end > start)
+        madvise((void *)start, end - start, MADV_DONTNEED);
+}
+
+void tensor_hold(const struct tensor *tensor)
+{
+    volatile unsigned char byte;
+    if (!tensor->data)
+        return;
+    for (int64_t at = 0; at < tensor->bytes; at += sysconf(_SC_PAGESIZE))
+        byte = tensor->data[at];
+    (void)byte;
+}

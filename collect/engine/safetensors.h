@@ -48,4 +48,11 @@ const struct tensor *safetensors_find(const struct safetensors *weights, const c
 void tensor_to_float(const struct tensor *tensor, int64_t first, int64_t count, float *out);
 void tensor_to_bfloat16(const struct tensor *tensor, int64_t first, int64_t count, uint16_t *out);
 
+/* Elements are mapped from their file as they are read, and leave memory again when they are released: a model larger
+ * than memory can be loaded piece by piece. What is released can still be read, from the file. */
+void tensor_release(const struct tensor *tensor, int64_t first, int64_t count);
+
+/* Has the whole tensor in memory now, so that nobody waits for the file later. */
+void tensor_hold(const struct tensor *tensor);
+
 #endif

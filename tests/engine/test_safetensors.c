@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,6 +240,52 @@ static void refuses_shards_that_do_not_fit_their_index(void **state)
     fixture_remove_folder(folder);
 }
 
+/* Megabytes of files that are mapped and in memory. */
+static long mapped_megabytes(void)
+{
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    char line[256];
+    long resident = -1, anonymous = -1;
+    while (file && fgets(line, sizeof line, file)) {
+        sscanf(line, "Rss: %ld", &resident);
+        sscanf(line, "Anonymous: %ld", &anonymous);
+    }
+    if (!file || resident < 0 || anonymous < 0)
+        skip();
+    fclose(file);
+    return (resident - anonymous) / 1024;
+}
+
+/* Read piece by piece, a file of 64 MB never has more than a piece in memory; and it reads the same twice. */
+static void what_is_released_leaves_memory(void **state)
+{
+    (void)state;
+    enum { ELEMENTS = 32 << 20, PIECE = 1 << 20 };
+    char *folder = fixture_make_folder();
+    uint16_t *elements = xcalloc(ELEMENTS, sizeof *elements), *piece = xcalloc(PIECE, sizeof *piece);
+    for (int i = 0; i < ELEMENTS; i++)
+        elements[i] = (uint16_t)(i * 2654435761u >> 16);
+    model_files_write_raw(folder, "model.safetensors",
+                          "{'w': {'dtype': 'BF16', 'shape': [33554432], 'data_offsets': [0, 67108864]}}", elements,
+                          sizeof *elements * ELEMENTS);
+    struct safetensors *weights = open_well(folder);
+    const struct tensor *tensor = safetensors_find(weights, "w");
+    const long before = mapped_megabytes();
+    for (int round = 0; round < 2; round++)
+        for (int first = 0; first < ELEMENTS; first += PIECE) {
+            tensor_to_bfloat16(tensor, first, PIECE, piece);
+            assert_memory_equal(piece, elements + first, sizeof *piece * PIECE);
+            tensor_release(tensor, first, PIECE);
+            assert_true(mapped_megabytes() < before + 16);
+        }
+    tensor_hold(tensor);
+    assert_true(mapped_megabytes() >= before + 60);
+    safetensors_close(weights);
+    free(elements);
+    free(piece);
+    fixture_remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +295,7 @@ int main(void)
         cmocka_unit_test(refuses_files_that_are_none),
         cmocka_unit_test(reads_shards_by_their_index),
         cmocka_unit_test(refuses_shards_that_do_not_fit_their_index),
+        cmocka_unit_test(what_is_released_leaves_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,6 +216,7 @@ struct backend *cpu_open(const struct backend_options *options, struct error *er
     cpu->ranks = xcalloc((size_t)options->ranks, sizeof *cpu->ranks);
     create_shared(cpu);
     team_run(cpu->team, load_rank, cpu);
+    tensor_hold(options->target->embedding); /* rows of it are looked up from now on */
     return &cpu->base;
 }
 

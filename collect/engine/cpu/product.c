@@ -1,6 +1,7 @@
 #include "collect/engine/cpu/product.h"
 
 #include "collect/engine/bfloat16.h"
+#include "collect/engine/loading.h"
 
 #include <dnnl.h>
 #include <omp.h>
@@ -9,6 +10,7 @@
 
 #define SHAPES_MAXIMUM 64
 #define THREADS_MAXIMUM 256
+#define COPY_BYTES ((size_t)16 << 20) /* of a weight that are in memory twice while it is copied */
 
 static void check(dnnl_status_t status, const char *what)
 {
@@ -115,18 +117,28 @@ struct linear {
     struct linear_weights many_rows; /* as oneDNN's matrix product likes it at the smallest such shape */
 };
 
-/* One part, row-major [part->rows, inputs] in the type, to `out`. */
-static void copy_part(const struct linear *linear, const struct linear_part *part, char *out)
+/* Rows [first, first + count) of a part, row-major [count, inputs] in the type, to `out`. */
+static void copy_rows(const struct linear *linear, const struct linear_part *part, int first, int count, char *out)
 {
     int64_t columns = part->tensor->shape[1];
-    for (int row = 0; row < part->rows; row++) {
-        int64_t first = (part->first_row + row) * columns + part->first_column;
+    for (int row = first; row < first + count; row++) {
+        int64_t at = (part->first_row + row) * columns + part->first_column;
         if (linear->type == PRODUCT_BFLOAT16)
-            tensor_to_bfloat16(part->tensor, first, linear->inputs, (void *)out);
+            tensor_to_bfloat16(part->tensor, at, linear->inputs, (void *)out);
         else
-            tensor_to_float(part->tensor, first, linear->inputs, (void *)out);
+            tensor_to_float(part->tensor, at, linear->inputs, (void *)out);
         out += (size_t)linear->inputs * product_type_size(linear->type);
     }
+    tensor_release(part->tensor, (part->first_row + first) * columns, count * columns);
+    loading_add((int64_t)count * linear->inputs);
+}
+
+static void copy_part(const struct linear *linear, const struct linear_part *part, char *out)
+{
+    size_t row_bytes = (size_t)linear->inputs * product_type_size(linear->type);
+    int step = (int)(COPY_BYTES / row_bytes) + 1;
+    for (int row = 0; row < part->rows; row += step)
+        copy_rows(linear, part, row, part->rows - row < step ? part->rows - row : step, out + (size_t)row * row_bytes);
 }
 
 static void *stack_parts(const struct linear *linear, const struct linear_part *parts, int count)

@@ -2,6 +2,7 @@
 
 #include "collect/engine/cuda/device.h"
 #include "collect/engine/cuda/made.h"
+#include "collect/engine/loading.h"
 
 #include <stdlib.h>
 
@@ -58,6 +59,7 @@ static void load(struct loader *loader, enum element type, const struct tensor *
     size_t size = element_size(type);
     if (tensor->type == TENSOR_MADE) {
         made_fill(type, tensor->recipe, first, count, to, loader->stream);
+        loading_add(count);
         return;
     }
     for (int64_t done = 0; done < count; done += PIECE) {
@@ -66,6 +68,8 @@ static void load(struct loader *loader, enum element type, const struct tensor *
         loader->next = !buffer;
         CUDA_CHECK(cudaEventSynchronize(loader->copied[buffer]));
         convert(type, tensor, first + done, piece, loader->pinned[buffer]);
+        tensor_release(tensor, first + done, piece);
+        loading_add(piece);
         CUDA_CHECK(cudaMemcpyAsync(to + (size_t)done * size, loader->pinned[buffer], (size_t)piece * size,
                                    cudaMemcpyHostToDevice, loader->stream));
         CUDA_CHECK(cudaEventRecord(loader->copied[buffer], loader->stream));
@@ -88,6 +92,8 @@ static void load_columns(struct loader *loader, const struct weight_part *part, 
         loader->next = !buffer;
         CUDA_CHECK(cudaEventSynchronize(loader->copied[buffer]));
         convert(loader->type, part->tensor, first, rows * stride, loader->pinned[buffer]);
+        tensor_release(part->tensor, first, rows * stride);
+        loading_add(rows * part->columns);
         CUDA_CHECK(cudaMemcpy2DAsync(to + (size_t)done * width, width,
                                      (char *)loader->pinned[buffer] + (size_t)part->first_column * size,
                                      (size_t)stride * size, width, (size_t)rows, cudaMemcpyHostToDevice,
