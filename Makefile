@@ -109,7 +109,7 @@ $(OUT)/bin/tests/fake_nvml.so: tests/collect/fake_nvml.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(WERROR) -O1 -fPIC -shared $< -o $@
 
-$(OUT)/bin/tests/collect/test_faults: $(call object,tests/fault.c)
+$(OUT)/bin/tests/collect/test_faults $(OUT)/bin/tests/collect/test_stage: $(call object,tests/fault.c)
 
 -include $(shell find $(OUT)/obj -name '*.d' 2>/dev/null)
 

@@ -1,6 +1,7 @@
 #include "collect/base/option.h"
 #include "collect/campaign.h"
 #include "collect/command.h"
+#include "collect/stage.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static int measure_plan(const struct plan *plan, const char *runs, const bool *o
                         struct error *error)
 {
     struct campaign_options options = {.runs = runs, .only = only};
-    struct source *source = source_open(plan, device, error);
+    struct source *source = stage_prepare(plan, runs, error) ? NULL : source_open(plan, device, error);
     if (!source)
         return -1;
     int result = campaign_run(plan, source, &options, error);

@@ -14,7 +14,7 @@ enum { WHERE_SIZE = PLAN_WHERE_SIZE, NAME_LENGTH_MAXIMUM = 64, MIN_BLOCKS_DEFAUL
 /* The parts of the file that are read after the top level. */
 struct sections {
     const json_t *source, *tensor_parallel, *methods, *budgets, *concurrency, *sampling, *workloads, *headline, *limits,
-        *rules;
+        *rules, *stage;
 };
 
 struct numbers {
@@ -102,6 +102,7 @@ static int read_top(struct plan *plan, struct sections *sections, struct error *
         {"title", JSON_FIELD_STRING, &plan->title, false, 0, 0},
         {"comment", JSON_FIELD_ANY, &comment, false, 0, 0}, /* for those who read the file */
         {"source", JSON_FIELD_OBJECT, &sections->source, true, 0, 0},
+        {"stage", JSON_FIELD_ARRAY, &sections->stage, false, 0, 0},
         {"tensor_parallel", JSON_FIELD_ARRAY, &sections->tensor_parallel, false, 0, 0},
         {"methods", JSON_FIELD_ARRAY, &sections->methods, true, 0, 0},
         {"budgets", JSON_FIELD_ARRAY, &sections->budgets, false, 0, 0},
@@ -244,6 +245,11 @@ static int read_sampling(struct plan *plan, const struct sections *sections, str
     return 0;
 }
 
+static int read_stages(struct plan *plan, const struct sections *sections, struct error *error)
+{
+    return plan_read_stages(plan, sections->stage, error);
+}
+
 static int read_workloads(struct plan *plan, const struct sections *sections, struct error *error)
 {
     return plan_read_workloads(plan, sections->workloads, error);
@@ -348,8 +354,8 @@ typedef int read_section(struct plan *plan, const struct sections *sections, str
 
 int plan_read(const char *path, struct plan *plan, struct error *error)
 {
-    static read_section *const readers[] = {read_source,   read_arms,   read_sampling, read_workloads,
-                                            read_headline, read_limits, read_rules};
+    static read_section *const readers[] = {read_source,    read_stages,   read_arms,   read_sampling,
+                                            read_workloads, read_headline, read_limits, read_rules};
     struct sections sections = {0};
     *plan = (struct plan){.path = xstrdup(path), .json = json_read_file(path, error)};
     int result = plan->json ? read_top(plan, &sections, error) : -1;
@@ -364,6 +370,7 @@ void plan_free(struct plan *plan)
 {
     free(plan->path);
     json_decref(plan->json);
+    free(plan->stages);
     free(plan->workloads);
     free(plan->arms);
     free(plan->comparisons);

@@ -65,6 +65,11 @@ struct plan_sampling {
     double top_p;       /* 1: all */
 };
 
+/* A folder in a memory disk, which is kept a copy of a folder that lasts. */
+struct plan_stage {
+    const char *original, *folder;
+};
+
 /* "b16 over auto": an entry of the headline family, fixed when the first attempt begins. */
 struct plan_comparison {
     const char *method, *baseline; /* labels as arm_method_label() writes them */
@@ -77,6 +82,8 @@ struct plan {
     enum plan_source source;
     struct plan_engine engine;
     struct plan_server server;
+    struct plan_stage *stages;
+    int stage_count;
     struct plan_sampling sampling;
     int blocks;
     int64_t seed;

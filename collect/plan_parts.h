@@ -23,6 +23,8 @@ int plan_read_server(struct plan *plan, const json_t *source, const char *where,
 /* Whether the source can be this arm. */
 int plan_check_arm(const struct plan *plan, const struct arm *arm, struct error *error);
 
+int plan_read_stages(struct plan *plan, const json_t *stages, struct error *error);
+
 int plan_read_workloads(struct plan *plan, const json_t *workloads, struct error *error);
 
 #endif

@@ -102,11 +102,32 @@ static void a_model_that_vanishes_costs_nothing(void **state)
     check_goes_on(plan);
 }
 
+/* As a reboot leaves it: the memory disk is empty, and the plan asks for more. */
+static void a_staged_model_comes_back(void **state)
+{
+    (void)state;
+    char *said;
+    programs_must(
+        "sed -e \"s|\\\"target\\\": .*|\\\"target\\\": \\\"$out/m\\\",|\" -e 's|\"blocks\": 3|\"blocks\": 1|' "
+        "-e \"s|^{|{\\\"stage\\\": [{\\\"original\\\": \\\"data/models/demo/target\\\", \\\"folder\\\": "
+        "\\\"$out/m\\\"}],|\" data/plans/tiny.json >\"$out/plan.json\"");
+    programs_must("$bin/collect run --plan \"$out/plan.json\" --runs \"$out/runs\" 2>\"$out/first\"");
+    programs_must("grep -q 'copying model.safetensors, 18.9 MB, from data/models/demo/target' \"$out/first\"");
+    programs_must("rm -r \"$out/m\"; sed -i 's|\"blocks\": 1|\"blocks\": 2|' \"$out/plan.json\"");
+    assert_int_equal(programs_shell("$bin/collect run --plan \"$out/plan.json\" --runs \"$out/runs\"", &said), 0);
+    assert_non_null(strstr(said, "copying model.safetensors"));
+    assert_null(strstr(said, "begin anew")); /* it is the same model */
+    free(said);
+    check_record();
+    programs_must("test $(grep -c '\"action\":\"stage\"' \"$out/runs/tiny/ledger.jsonl\") = 2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_interrupted_one_ends_its_lines, programs_set_up, programs_tear_down),
         cmocka_unit_test_setup_teardown(a_second_one_is_refused, programs_set_up, programs_tear_down),
+        cmocka_unit_test_setup_teardown(a_staged_model_comes_back, programs_set_up, programs_tear_down),
         cmocka_unit_test_setup_teardown(a_model_that_vanishes_costs_nothing, programs_set_up, programs_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

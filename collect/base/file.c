@@ -230,3 +230,61 @@ char *file_join(const char *folder, const char *name)
     size_t length = strlen(folder);
     return xformat(length && folder[length - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
 }
+
+/* --- copying ------------------------------------------------------------------------------------------------------ */
+
+enum { COPY_PIECE = 1 << 22 };
+
+/* From one descriptor to another, with the hash of what was read. */
+static int copy_bytes(int from, const char *from_path, int to, const char *to_path, char *hex, file_on_copied *tell,
+                      void *context, struct error *error)
+{
+    char *piece = xmalloc(COPY_PIECE);
+    EVP_MD_CTX *digest = digest_begin();
+    ssize_t got;
+    int result = 0;
+    while (!result && (got = read_all(from, piece, COPY_PIECE)) > 0) {
+        EVP_DigestUpdate(digest, piece, (size_t)got);
+        result = write_all(to, to_path, piece, (size_t)got, error);
+        tell(context, (size_t)got);
+    }
+    if (!result && got < 0)
+        result = fail_errno(error, "%s: cannot read", from_path);
+    if (!result && fsync(to))
+        result = fail_errno(error, "%s: cannot write to the disk", to_path);
+    digest_hex(digest, hex);
+    EVP_MD_CTX_free(digest);
+    free(piece);
+    return result;
+}
+
+static int check_copy(const char *path, const char *hex, struct error *error)
+{
+    char again[FILE_HASH_SIZE];
+    if (file_hash(path, again, error))
+        return -1;
+    return strcmp(again, hex) == 0 ? 0 : fail(error, "%s: is not what was written to it; check memory and disk", path);
+}
+
+int file_copy(const char *from, const char *to, char *hex, file_on_copied *tell, void *context, struct error *error)
+{
+    char *part = xformat("%s%s", to, FILE_COPY_ENDING);
+    int source = file_open(from, NULL, error), result = -1, target = -1;
+    if (source < 0)
+        goto out;
+    target = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (target < 0)
+        fail_errno(error, "%s: cannot create", part);
+    else if (copy_bytes(source, from, target, part, hex, tell, context, error) == 0 &&
+             check_copy(part, hex, error) == 0)
+        result = rename(part, to) ? fail_errno(error, "%s: cannot rename to %s", part, to) : sync_folder_of(to, error);
+    if (result)
+        unlink(part);
+out:
+    if (target >= 0)
+        close(target);
+    if (source >= 0)
+        close(source);
+    free(part);
+    return result;
+}

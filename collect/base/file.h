@@ -33,6 +33,16 @@ int file_remove(const char *path, struct error *error);
 
 bool file_exists(const char *path);
 
+/* What stands behind the name of a copy that is not whole yet. */
+#define FILE_COPY_ENDING ".part"
+
+/* Called with the bytes that were copied since. */
+typedef void file_on_copied(void *context, size_t bytes);
+
+/* Copies a file to `to`, which is replaced when the copy is whole, and was read back with the SHA-256 of what was read;
+ * that is in hex[FILE_HASH_SIZE]. A copy that fails leaves nothing. */
+int file_copy(const char *from, const char *to, char *hex, file_on_copied *tell, void *context, struct error *error);
+
 /* SHA-256 of bytes, or of a file read in pieces. */
 void file_hash_bytes(const void *bytes, size_t size, char *hex);
 int file_hash(const char *path, char *hex, struct error *error);
