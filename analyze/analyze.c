@@ -19,6 +19,7 @@ static int analyze(const char *folder, const char *out, struct error *error)
     }
     if (plan_read(path, &plan, error) || run_read(folder, &plan.rules, &run, error))
         goto out;
+    plan_add_imported(&plan, &run);
     summary = summary_build(&run, &plan, error);
     if (summary)
         result = summary_write(summary, out, error);

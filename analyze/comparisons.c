@@ -10,10 +10,12 @@ enum { VOIDS_RATIO = RULE_VOIDS_TIMES | RULE_VOIDS_SPEEDUP, VOIDS_END_TO_END = V
 
 /* --- one pair ----------------------------------------------------------------------------------------------------- */
 
-/* Nobody can say when and where results of other tools came about; rule UNPAIRED_IMPORT says so of the pair. */
-static bool are_imported(const struct judged *a, const struct judged *b)
+/* Nobody can say when and where results of other tools came about, but requests of the same prompts can be held against
+ * each other; rule UNPAIRED_IMPORT says so of the pair. */
+static bool share_requests(const struct judged *a, const struct judged *b)
 {
-    return attempt_is_imported(&a->attempt) && attempt_is_imported(&b->attempt);
+    return attempt_is_imported(&a->attempt) && attempt_is_imported(&b->attempt) && !attempt_is_stated(&a->attempt) &&
+           !attempt_is_stated(&b->attempt);
 }
 
 bool comparisons_share_session(const struct cells *cells, const struct judged *a, const struct judged *b)
@@ -58,7 +60,7 @@ static const struct judged *find_baseline(const struct cells *cells, const struc
     for (int i = first + count - 1; i >= first; i--) {
         const struct judged *judged = &cells->run->attempts[i];
         if (is_usable(baseline, block, judged) &&
-            (comparisons_share_session(cells, arm, judged) || are_imported(arm, judged)) &&
+            (comparisons_share_session(cells, arm, judged) || share_requests(arm, judged)) &&
             comparisons_may_compare(arm, judged, baseline->workload->name))
             return judged;
     }
@@ -84,6 +86,10 @@ static struct reason explain_unpaired(const struct cell *baseline, int block, co
         return reason_make(
             cells_other_settings(&arm->attempt, &at->counted->attempt),
             xformat("%s and %s were measured under different settings", arm->attempt.id, at->counted->attempt.id));
+    if (attempt_is_imported(&arm->attempt) || attempt_is_imported(&at->counted->attempt))
+        return reason_make(RULE_UNPAIRED_IMPORT, xformat("unpaired, imported: %s and %s are not both known request by "
+                                                         "request",
+                                                         arm->attempt.id, at->counted->attempt.id));
     return reason_make(RULE_UNPAIRED_RERUN, xformat("%s and %s were measured in different sessions", arm->attempt.id,
                                                     at->counted->attempt.id));
 }

@@ -197,11 +197,12 @@ static json_t *make_headline(const struct plan *plan)
 static json_t *make_plan(const struct plan *plan, const struct run *run)
 {
     json_t *object = json_object(), *workloads = json_array();
+    const bool imported = plan->source == PLAN_SOURCE_IMPORT;
     json_set(object, "blocks", json_integer(plan->blocks));
     json_set(object, "extended_from", summary_make_extensions(run));
-    json_set(object, "seed", json_integer(plan->seed));
-    json_set(object, "warmup", json_integer(plan->warmup));
-    json_set(object, "temperature", json_number(plan->sampling.temperature));
+    json_set(object, "seed", imported ? json_null() : json_integer(plan->seed));
+    json_set(object, "warmup", imported ? json_null() : json_integer(plan->warmup));
+    json_set(object, "temperature", json_number(imported ? NAN : plan->sampling.temperature));
     json_set(object, "alpha", json_number(plan->alpha));
     json_set(object, "min_blocks", json_integer(plan->min_blocks));
     json_set(object, "equivalence_margin", json_number(SUMMARY_MARGIN));

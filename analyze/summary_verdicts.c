@@ -126,8 +126,8 @@ static void append_left_out(const struct entries *entries, const struct comparis
 /* Reasons that only the pair has; others are verdicts on one of its attempts. */
 static bool is_of_pair(const struct pair *pair)
 {
-    static const enum rule_id rules[] = {RULE_UNPAIRED_RERUN, RULE_FINGERPRINT, RULE_MIXED_DEVICES,
-                                         RULE_NO_SHARED_PROMPT};
+    static const enum rule_id rules[] = {RULE_UNPAIRED_RERUN, RULE_UNPAIRED_IMPORT, RULE_FINGERPRINT,
+                                         RULE_MIXED_DEVICES, RULE_NO_SHARED_PROMPT};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (pair->reason.rule == rule_table[rules[i]].id)
             return true;

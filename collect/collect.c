@@ -15,6 +15,7 @@ static const struct command commands[] = {
     {"invalidate", "withdraw attempts, for a reason", command_invalidate},
     {"reinstate", "take a withdrawal back", command_reinstate},
     {"purge", "remove the files of invalid attempts; the ledger keeps what they said", command_purge},
+    {"import", "read result files of other tools into a run", command_import},
     {"bench", "time the engine's rounds beside their matrix products alone", command_bench},
     {"check-model", "say what a model's folder holds, and whether engine and drafter fit it", command_check_model},
     {"record-trees", "record the shapes of a drafter's trees, for bench --shape", command_record_trees},

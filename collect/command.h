@@ -10,6 +10,7 @@ int command_status(int argc, char **argv);
 int command_invalidate(int argc, char **argv);
 int command_reinstate(int argc, char **argv);
 int command_purge(int argc, char **argv);
+int command_import(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_check_model(int argc, char **argv);
 int command_record_trees(int argc, char **argv);

@@ -46,6 +46,9 @@ static bool is_device(const char *device)
 static int measure_plan(const struct plan *plan, const char *runs, const bool *only, const char *device,
                         struct error *error)
 {
+    if (plan->source == PLAN_SOURCE_IMPORT)
+        return fail(error, "%s: is the plan of imports, which measures nothing; `collect import` adds to its run",
+                    plan->path);
     struct campaign_options options = {.runs = runs, .only = only};
     struct source *source = stage_prepare(plan, runs, error) ? NULL : source_open(plan, device, error);
     if (!source)

@@ -209,6 +209,7 @@ static int show_run(const struct request *request, const char *plan_path, struct
     int result = run_read(request->folder, &status.plan.rules, &status.run, error);
     if (result)
         goto out;
+    plan_add_imported(&status.plan, &status.run);
     if (request->verify) {
         verify_run(&status.run, &verification);
         status.verification = &verification;

@@ -338,16 +338,21 @@ static int read_limits(struct plan *plan, const struct sections *sections, struc
     return sections->limits ? json_read_fields(sections->limits, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error) : 0;
 }
 
-static int read_rules(struct plan *plan, const struct sections *sections, struct error *error)
+int plan_read_rules(struct plan *plan, const json_t *rules, struct error *error)
 {
     char where[WHERE_SIZE];
     snprintf(where, sizeof where, "%s: rules", plan->path);
     const struct json_field fields[] = {
         {"MIN_BLOCKS", JSON_FIELD_INT, &plan->min_blocks, false, 2, PLAN_BLOCKS_MAXIMUM}, {0}};
     plan->min_blocks = MIN_BLOCKS_DEFAULT;
-    if (sections->rules && json_read_fields(sections->rules, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
+    if (rules && json_read_fields(rules, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
         return -1;
-    return rule_settings_read(sections->rules, where, &plan->rules, error);
+    return rule_settings_read(rules, where, &plan->rules, error);
+}
+
+static int read_rules(struct plan *plan, const struct sections *sections, struct error *error)
+{
+    return plan_read_rules(plan, sections->rules, error);
 }
 
 typedef int read_section(struct plan *plan, const struct sections *sections, struct error *error);
@@ -358,8 +363,9 @@ int plan_read(const char *path, struct plan *plan, struct error *error)
                                             read_workloads, read_headline, read_limits, read_rules};
     struct sections sections = {0};
     *plan = (struct plan){.path = xstrdup(path), .json = json_read_file(path, error)};
-    int result = plan->json ? read_top(plan, &sections, error) : -1;
-    for (int i = 0; !result && i < LENGTH(readers); i++)
+    const bool imported = plan_is_import(plan->json);
+    int result = !plan->json ? -1 : imported ? plan_read_import(plan, error) : read_top(plan, &sections, error);
+    for (int i = 0; !result && !imported && i < LENGTH(readers); i++)
         result = readers[i](plan, &sections, error);
     if (result)
         plan_free(plan);

@@ -6,6 +6,7 @@
 #include "collect/prompt.h"
 #include "collect/record/arm.h"
 #include "collect/record/rule.h"
+#include "collect/record/run.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -29,8 +30,8 @@ struct plan_workload {
     bool ignore_eos;
 };
 
-/* What is measured: the built-in engine, or a server over HTTP. */
-enum plan_source { PLAN_SOURCE_ENGINE, PLAN_SOURCE_SERVER };
+/* What is measured: the built-in engine, a server over HTTP, or nothing: the run holds imports alone. */
+enum plan_source { PLAN_SOURCE_ENGINE, PLAN_SOURCE_SERVER, PLAN_SOURCE_IMPORT };
 
 struct plan_engine {
     const char *target, *drafter; /* model folders; drafter NULL where no method needs one */
@@ -105,6 +106,9 @@ struct plan {
 /* Reads and checks the plan file. Paths inside are relative to the working directory. */
 int plan_read(const char *path, struct plan *plan, struct error *error);
 void plan_free(struct plan *plan);
+
+/* Adds the arms and workloads of the run's imports, which no plan lists. The plan borrows from the run from then on. */
+void plan_add_imported(struct plan *plan, const struct run *run);
 
 const struct plan_workload *plan_find_workload(const struct plan *plan, const char *name);
 

@@ -1,4 +1,4 @@
-/* What the parts of the plan's reader share; the files plan*.c alone use it. */
+/* What the parts of the plan's reader share; the files plan*.c use it, and who checks names. */
 #ifndef COLLECT_PLAN_PARTS_H
 #define COLLECT_PLAN_PARTS_H
 
@@ -24,6 +24,13 @@ int plan_read_server(struct plan *plan, const json_t *source, const char *where,
 int plan_check_arm(const struct plan *plan, const struct arm *arm, struct error *error);
 
 int plan_read_stages(struct plan *plan, const json_t *stages, struct error *error);
+
+/* The whole of a plan whose source is of kind "import": name, title, rules. */
+bool plan_is_import(const json_t *plan);
+int plan_read_import(struct plan *plan, struct error *error);
+
+/* `rules` NULL: none. */
+int plan_read_rules(struct plan *plan, const json_t *rules, struct error *error);
 
 int plan_read_workloads(struct plan *plan, const json_t *workloads, struct error *error);
 

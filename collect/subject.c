@@ -92,7 +92,7 @@ struct request subject_request(const struct subject *subject, int workload, int 
 
 /* --- headers and hashes ----------------------------------------------------------------------------------------- */
 
-static json_t *describe_arm(const struct arm *arm)
+json_t *subject_describe_arm(const struct arm *arm)
 {
     char name[ARM_NAME_SIZE];
     json_t *object = json_object();
@@ -196,7 +196,7 @@ static json_t *make_header(const struct subject *subject, const struct arm *arm,
 {
     json_t *header = json_object(), *sampling = json_object(), *workloads = json_object();
     describe_sampling(subject->plan, sampling);
-    json_set(header, "arm", describe_arm(arm));
+    json_set(header, "arm", subject_describe_arm(arm));
     json_set(header, "sampling", sampling);
     json_set(header, "source", subject->source->class->describe(subject->source, arm));
     json_set(header, "machine", json_incref(machine));

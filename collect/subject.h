@@ -36,6 +36,9 @@ int subject_check_prompts(const struct subject *subject, struct error *error);
 /* The request for prompt `index` of a workload. Borrows from the subject. */
 struct request subject_request(const struct subject *subject, int workload, int index);
 
+/* As headers have it: {"name", "tensor_parallel", "method", "budget", "concurrency"}. A new reference. */
+json_t *subject_describe_arm(const struct arm *arm);
+
 /* What the cell hash of `workload` covers, taken from the header of an attempt: {"arm", "workload", "sampling",
  * "source", "machine", "build"}. A new reference. */
 json_t *subject_cell(const json_t *header, const char *workload);

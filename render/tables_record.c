@@ -107,6 +107,22 @@ static void put_workloads(FILE *out, const struct summary *summary)
     }
 }
 
+/* How other tools came to their results, nobody can say. */
+static void put_plan(FILE *out, const struct summary *summary)
+{
+    const char *kind = json_string_value(json_object_get(summary->source, "kind"));
+    if (kind && strcmp(kind, "import") == 0)
+        fputs("Plan & none: results of other tools, unpaired, imported; when, in which order and how warm they were "
+              "measured is theirs to say \\\\\n",
+              out);
+    else
+        fprintf(out,
+                "Plan & %d blocks, arms shuffled in each from seed %lld; temperature %.4g; %d warm-up request%s an "
+                "attempt \\\\\n",
+                summary->blocks, (long long)summary->seed, summary->temperature, summary->warmup,
+                summary->warmup == 1 ? "" : "s");
+}
+
 void tables_put_setting(FILE *out, const struct summary *summary)
 {
     fputs("\\begin{tabular}{@{}l>{\\raggedright\\arraybackslash}p{0.86\\textwidth}@{}}\n\\toprule\n", out);
@@ -117,12 +133,10 @@ void tables_put_setting(FILE *out, const struct summary *summary)
     put_model(out, "Drafter", summary->source, "drafter");
     put_known(out, "GPU", summary->source, (const char *const[]){"gpu", NULL, NULL});
     put_known(out, "Runs on", summary->source, (const char *const[]){"kind", "device", "dtype"});
+    put_known(out, "Imported from", summary->source, (const char *const[]){"tool", "model_id", "version"});
     put_workloads(out, summary);
-    fprintf(out,
-            "Plan & %d blocks, arms shuffled in each from seed %lld; temperature %.4g; %d warm-up request%s an attempt "
-            "\\\\\n\\bottomrule\n\\end{tabular}\n",
-            summary->blocks, (long long)summary->seed, summary->temperature, summary->warmup,
-            summary->warmup == 1 ? "" : "s");
+    put_plan(out, summary);
+    fputs("\\bottomrule\n\\end{tabular}\n", out);
 }
 
 /* --- what was excluded, what is marked

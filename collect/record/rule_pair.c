@@ -31,15 +31,13 @@ static bool is_greedy(const struct attempt *attempt)
            !(json_number_value(rule_source_value(attempt, "sampling", "temperature")) > 0);
 }
 
-/* Requests of the same prompts can be held against each other, whenever they were made; sums of unknown ones cannot. */
+/* Requests of the same prompts can be held against each other, whenever they were made. Where there are none there is
+ * no pair, and analyze says so. */
 void rule_unpaired_import(const struct attempt *attempt, const struct attempt *baseline, double threshold,
                           struct verdicts *verdicts)
 {
     (void)threshold;
-    if (attempt_is_stated(attempt) || attempt_is_stated(baseline))
-        verdicts_add(verdicts, RULE_UNPAIRED_IMPORT, RULE_INVALID, NULL, NAN, NAN,
-                     "unpaired, imported: %s and %s are not both known request by request", attempt->id, baseline->id);
-    else if (attempt_is_imported(attempt) || attempt_is_imported(baseline))
+    if (attempt_is_imported(attempt) || attempt_is_imported(baseline))
         verdicts_add(verdicts, RULE_UNPAIRED_IMPORT, RULE_SUSPECT, NULL, NAN, NAN,
                      "unpaired, imported: nothing shows that %s and %s were measured in one session", attempt->id,
                      baseline->id);

@@ -205,6 +205,9 @@ static struct cached count_cached(const struct attempt *attempt, const struct at
 
 void rule_prefix_cache_hit(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
+    if (attempt_is_stated(attempt) && json_is_true(rule_source_value(attempt, NULL, "prefix_cache")))
+        verdicts_add(verdicts, RULE_PREFIX_CACHE_HIT, RULE_NOTE, NULL, NAN, threshold,
+                     "the server's prefix cache was on, and nothing says what came from it");
     for (int i = 0; i < attempt->workload_count; i++) {
         const struct cached cached = count_cached(attempt, &attempt->workloads[i]);
         if (cached.beyond > threshold * cached.tokens)
