@@ -80,11 +80,41 @@ static void print_arm(const struct bench_report *report, int index)
     putchar('\n');
 }
 
+/* A line for each stage whose parts are known. */
+static void print_parts(const struct bench_report *report, int index)
+{
+    char label[ARM_NAME_SIZE];
+    arm_method_label(&report->arms[index], label);
+    for (int stage = 0; stage < STAGE_COUNT; stage++) {
+        const struct bench_parts *parts = &report->results[index].parts[stage];
+        int64_t sum = 0;
+        for (int i = 0; i < parts->count; i++)
+            sum += parts->items[i].ns;
+        if (parts->count)
+            printf("%-7s %-7s %8.4f:", label, stage_names[stage], milliseconds(sum));
+        for (int i = 0; i < parts->count; i++)
+            printf(" %s %.4f", parts->items[i].name, milliseconds(parts->items[i].ns));
+        if (parts->count)
+            putchar('\n');
+    }
+}
+
+static void print_all_parts(const struct bench_report *report)
+{
+    if (!report->results[0].parts[STAGE_VERIFY].count)
+        return;
+    printf("\nparts of a stage in ms, of all layers together, each waiting for the one before; their sum is more than "
+           "the stage\n");
+    for (int i = 0; i < report->count; i++)
+        print_parts(report, i);
+}
+
 void bench_report_print(const struct bench_report *report)
 {
     print_head(report);
     for (int i = 0; i < report->count; i++)
         print_arm(report, i);
+    print_all_parts(report);
     if (report->prefill_tokens)
         printf("\nprefill of %d tokens: %.4g ms, %.4g TFLOP/s, %.0f%% of the large product\n", report->prefill_tokens,
                milliseconds(report->prefill_ns), prefill_flop_s(report) * 1e-12,
@@ -108,6 +138,22 @@ static json_t *time_to_json(const struct bench_report *report, const struct benc
     return object;
 }
 
+static json_t *parts_to_json(const struct bench_parts *parts)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < parts->count; i++)
+        json_set(object, parts->items[i].name, json_integer(parts->items[i].ns));
+    return object;
+}
+
+static json_t *stage_to_json(const struct bench_report *report, const struct bench_arm *result, int stage)
+{
+    json_t *object = time_to_json(report, &result->stages[stage]);
+    if (result->parts[stage].count)
+        json_set(object, "parts_ns", parts_to_json(&result->parts[stage]));
+    return object;
+}
+
 static json_t *arm_to_json(const struct bench_report *report, int index)
 {
     const struct bench_arm *result = &report->results[index];
@@ -121,7 +167,7 @@ static json_t *arm_to_json(const struct bench_report *report, int index)
     json_set(object, "round", round);
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         if (result->stages[stage].ns > 0)
-            json_set(stages, stage_names[stage], time_to_json(report, &result->stages[stage]));
+            json_set(stages, stage_names[stage], stage_to_json(report, result, stage));
     json_set(object, "stages", stages);
     return object;
 }

@@ -58,7 +58,8 @@ static int measure(const struct bench *bench, const struct options *options, con
     report.count = list_arms(options, bench->drafter != NULL, arms, error);
     if (report.count < 0)
         return -1;
-    bench->class->measure_rates(bench->ranks, bench->dtype, &report.rates);
+    if (bench->class->measure_rates(bench->device, bench->ranks, bench->dtype, &report.rates, error))
+        return -1;
     for (int i = 0; i < report.count; i++)
         if (bench_measure_arm(bench, &arms[i], &results[i], error))
             return -1;

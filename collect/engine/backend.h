@@ -70,6 +70,11 @@ struct backend_rates {
     double product_flop_s; /* one large matrix product in the mode's type */
 };
 
+struct backend_part {
+    const char *name; /* "qkv", "attention" */
+    int64_t ns;
+};
+
 struct backend; /* each backend's own; its first member is `const struct backend_class *class` */
 
 struct backend_class {
@@ -83,11 +88,13 @@ struct backend_class {
      * ("compute_dtype"). A new reference. */
     json_t *(*describe_device)(enum engine_dtype dtype);
 
-    /* Measures what the device can do at most, with memory of its own: before open, which may take it all. */
-    void (*measure_rates)(int ranks, enum engine_dtype dtype, struct backend_rates *rates);
+    /* Measures what the device can do at most, with memory of its own: before open, which may take it all. device: as
+     * in the options. -1 where it is not there. */
+    int (*measure_rates)(const char *device, int ranks, enum engine_dtype dtype, struct backend_rates *rates,
+                         struct error *error);
 
     /* The PCI bus ids of the GPUs that `ranks` ranks run on, into ids[ranks], and how many. Absent: it runs on none. */
-    int (*list_gpus)(int ranks, char (*ids)[BACKEND_GPU_ID_SIZE]);
+    int (*list_gpus)(const char *device, int ranks, char (*ids)[BACKEND_GPU_ID_SIZE]);
 
     /* The memory plan as it was carried out: bytes of weights and caches, tokens a session may hold. A new reference.
      */
@@ -105,7 +112,8 @@ struct backend_class {
     void (*verify)(struct backend *backend, const struct segment *segments, int count, struct choice *chosen);
 
     /* Keeps one root-to-node path of each session's last verify: caches compacted, the path's features to the drafter's
-     * cache. May return before that is done: the next call waits for it, and says in late_commit_ns how long it took. */
+     * cache. May return before that is done: the next call waits for it, and says in late_commit_ns how long it took.
+     */
     void (*commit)(struct backend *backend, const struct kept_path *paths, int count);
 
     /* The drafter's block [anchor, mask, ...] of each session at its committed length: drafts[i] receives slots =
@@ -120,6 +128,14 @@ struct backend_class {
     /* Runs the matrix products of one step of `rows` rows, over a session of `committed` positions, and nothing else:
      * what benchmarks hold that step against. Overwrites what inspect would answer and what is not committed. */
     void (*run_products)(struct backend *backend, enum backend_step step, int rows, int committed);
+
+    /* Waits for the device, notes when that was in *until_ns, and answers how long the device has worked since the call
+     * before, which the first call begins to count. Absent: the host is the device. */
+    int64_t (*busy_ns)(struct backend *backend, int64_t *until_ns);
+
+    /* What the parts of a step of the most nodes take over session 0's cache, all layers together, into parts[maximum];
+     * answers how many there are. Overwrites what is not committed, and session 0's next token. Absent: unknown. */
+    int (*measure_parts)(struct backend *backend, enum backend_step step, struct backend_part *parts, int maximum);
 
     void (*close)(struct backend *backend);
 };
@@ -136,8 +152,8 @@ extern const struct backend_class backend_cuda; /* where CLEANSLATE_CUDA is defi
 struct backend *backend_open(const struct backend_class *class, const struct backend_options *options,
                              struct error *error);
 
-/* "cpu"; "cuda" or "cuda:0,1", or NULL and why not; "auto": "cuda" where it can be used. Where a GPU is there but cannot be, "auto"
- * says why on stderr. */
+/* "cpu"; "cuda" or "cuda:0,1", or NULL and why not; "auto": "cuda" where it can be used. Where a GPU is there but
+ * cannot be, "auto" says why on stderr. */
 const struct backend_class *backend_find(const char *device, struct error *error);
 
 #endif

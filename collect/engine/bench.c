@@ -8,6 +8,7 @@
 
 #define PASSES 3   /* over the rounds; the last one counts */
 #define PREFILLS 3 /* the quickest counts */
+#define WATCHED 32 /* at most so many rounds, on their own, with the device's own clock beside the host's */
 
 static const struct sampling greedy = {.top_p = 1};
 
@@ -179,6 +180,35 @@ static void run_rounds(struct session *session, struct columns *columns, struct 
         run_products(session, round, bench->context, block, columns);
 }
 
+/* Watching takes its own time, so that these rounds count for nothing else. The device may be a step ahead: all that
+ * was begun is waited for. */
+static int64_t watch_host(struct session *session)
+{
+    const struct bench *bench = session->bench;
+    int rounds = bench->rounds < WATCHED ? bench->rounds : WATCHED;
+    int block = session->options.drafter ? session->options.drafter->block_size : 1;
+    int64_t start_ns, end_ns;
+    admit(session, session->prompt, bench->context, bench->rounds * block + 1);
+    bench->class->busy_ns(session->backend, &start_ns);
+    for (int round = 0; round < rounds; round++)
+        decoder_round(session->decoder);
+    int64_t busy_ns = bench->class->busy_ns(session->backend, &end_ns);
+    retire(session);
+    return (end_ns - start_ns - busy_ns) / rounds;
+}
+
+/* Over the prompt's cache. */
+static void measure_parts(struct session *session, struct bench_arm *result)
+{
+    const struct backend_class *class = session->bench->class;
+    admit(session, session->prompt, session->bench->context, 1);
+    for (int stage = 0; stage < STAGE_COUNT; stage++)
+        if (has_step(session, stage))
+            result->parts[stage].count = class->measure_parts(session->backend, steps[stage].step,
+                                                              result->parts[stage].items, BENCH_PARTS_MAXIMUM);
+    retire(session);
+}
+
 /* --- results ---------------------------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
@@ -242,6 +272,10 @@ int bench_measure_arm(const struct bench *bench, const struct arm *arm, struct b
     for (int pass = 0; pass < PASSES; pass++)
         run_rounds(&session, &columns, result);
     summarise(&columns, bench->rounds, result);
+    if (bench->class->busy_ns)
+        result->host_ns = watch_host(&session);
+    if (bench->class->measure_parts)
+        measure_parts(&session, result);
     free_columns(&columns);
     close_session(&session);
     return 0;

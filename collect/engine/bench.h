@@ -17,6 +17,8 @@ struct bench {
     json_t *algorithms;                /* the same */
 };
 
+#define BENCH_PARTS_MAXIMUM 16
+
 /* Medians over the rounds; absent stages are 0. */
 struct bench_time {
     int64_t ns;
@@ -29,6 +31,10 @@ struct bench_arm {
     double tokens; /* that a round keeps: the mean */
     struct bench_time stages[STAGE_COUNT], round;
     int64_t host_ns; /* of a round, while the device waits: build, walk, and what is between the operations */
+    struct bench_parts {
+        int count; /* 0: the backend cannot tell */
+        struct backend_part items[BENCH_PARTS_MAXIMUM];
+    } parts[STAGE_COUNT]; /* of the same stages, from one call of its own */
 };
 
 /* Decodes behind a prompt of `context` tokens. -1 where the backend does not open. */

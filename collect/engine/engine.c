@@ -177,7 +177,7 @@ int engine_load(struct engine *engine, const struct arm *arm, const struct sampl
 
 int engine_list_gpus(const struct engine *engine, char (*ids)[ENGINE_GPU_ID_SIZE])
 {
-    return engine->class->list_gpus ? engine->class->list_gpus(engine->options.ranks, ids) : 0;
+    return engine->class->list_gpus ? engine->class->list_gpus(engine->device, engine->options.ranks, ids) : 0;
 }
 
 static void admit(struct engine *engine, int slot, const struct engine_request *request)

@@ -59,6 +59,7 @@ json_t *cpu_describe_device(enum engine_dtype dtype);
 enum product_type cpu_product_type(enum engine_dtype dtype);
 
 /* rates.c */
-void cpu_measure_rates(int ranks, enum engine_dtype dtype, struct backend_rates *rates);
+int cpu_measure_rates(const char *device, int ranks, enum engine_dtype dtype, struct backend_rates *rates,
+                      struct error *error);
 
 #endif

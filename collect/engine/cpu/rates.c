@@ -70,8 +70,11 @@ static double measure_product(enum product_type type)
     return best;
 }
 
-void cpu_measure_rates(int ranks, enum engine_dtype dtype, struct backend_rates *rates)
+int cpu_measure_rates(const char *device, int ranks, enum engine_dtype dtype, struct backend_rates *rates,
+                      struct error *error)
 {
+    (void)device, (void)error;
     (void)ranks; /* they share the threads */
     *rates = (struct backend_rates){measure_reading(), measure_product(cpu_product_type(dtype))};
+    return 0;
 }

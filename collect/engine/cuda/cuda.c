@@ -77,6 +77,8 @@ static void lead_rows(struct cuda *cuda, int first, int count)
         int rows = least(count - from, cuda->head_rows);
         layers_run_head(cuda, false, first + from, rows);
         FOR_GPUS(cuda, gpu)
+            watch_mark(cuda, gpu, WATCH_PARTS, "choose");
+        FOR_GPUS(cuda, gpu)
             FOR_RANKS(gpu, rank)
                 kernels_choose(rank->logits, rows, slice, columns_of(cuda, rank), rank->index * slice,
                                gpu->batch.how + first + from, rank->choose_partial, rank->leaders + from, gpu->stream);
@@ -165,6 +167,8 @@ static void read_drafts(struct cuda *cuda, int rows)
         int count = least(rows - first, cuda->head_rows);
         layers_run_head(cuda, true, first, count);
         FOR_GPUS(cuda, gpu)
+            watch_mark(cuda, gpu, WATCH_PARTS, "top");
+        FOR_GPUS(cuda, gpu)
             FOR_RANKS(gpu, rank) {
                 int columns = columns_of(cuda, rank), own = least(width, columns);
                 size_t at = (size_t)(first - 1) * (size_t)own;
@@ -182,6 +186,7 @@ static void keep_paths(struct cuda *cuda)
     size_t size = element_size(cuda->type);
     FOR_GPUS(cuda, gpu) {
         const struct kept *kept = &gpu->kept;
+        watch_mark(cuda, gpu, WATCH_PARTS, "compact");
         FOR_RANKS(gpu, rank) {
             const struct layers *layers = &rank->target;
             kernels_compact(layers->keys, layers->values, layers->model->layer_count, cuda->options.sessions,
@@ -587,11 +592,16 @@ static void run_step(struct cuda *cuda, enum backend_step step, int rows, int co
         layers_run_head(cuda, drafter, first, least(rows - first, cuda->head_rows));
 }
 
+void cuda_settle(struct cuda *cuda)
+{
+    drop_ahead(cuda);
+    finish(cuda);
+}
+
 static void cuda_run_products(struct backend *backend, enum backend_step step, int rows, int committed)
 {
     struct cuda *cuda = (struct cuda *)backend;
-    drop_ahead(cuda);
-    cuda_wait(cuda);
+    cuda_settle(cuda);
     if (step == BACKEND_COMMIT)
         layers_run_context_products(cuda, rows);
     else
@@ -613,5 +623,7 @@ const struct backend_class backend_cuda = {
     .draft = cuda_draft,
     .inspect = cuda_inspect,
     .run_products = cuda_run_products,
+    .busy_ns = cuda_busy_ns,
+    .measure_parts = cuda_measure_parts,
     .close = cuda_close,
 };

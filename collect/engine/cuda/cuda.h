@@ -141,6 +141,7 @@ struct cuda {
     struct choice *choices;         /* host, pinned [rows] */
     float *row_logits;              /* host, pinned [vocabulary_size] */
     struct sample_scratch scratch;  /* host */
+    struct watch *watch;            /* NULL: nobody looks at what the GPUs do when */
     bool commit_waits;              /* a commit was queued and not waited for; between these: */
     cudaEvent_t marks[2];
 
@@ -174,13 +175,28 @@ json_t *cuda_describe_device(enum engine_dtype dtype);
 
 /* --- rates.c ---------------------------------------------------------------------------------------------------- */
 
-void cuda_measure_rates(int ranks, enum engine_dtype dtype, struct backend_rates *rates);
-int cuda_list_gpus(int ranks, char (*ids)[BACKEND_GPU_ID_SIZE]);
+int cuda_measure_rates(const char *device, int ranks, enum engine_dtype dtype, struct backend_rates *rates,
+                       struct error *error);
+int cuda_list_gpus(const char *device, int ranks, char (*ids)[BACKEND_GPU_ID_SIZE]);
+
+/* --- watch.c ---------------------------------------------------------------------------------------------------- */
+
+enum watch_level { WATCH_CALLS, WATCH_PARTS };
+
+/* Where somebody watches at that level, the GPU notes when it comes here; name: of what begins, a literal; NULL: nothing
+ * does. */
+void watch_mark(const struct cuda *cuda, const struct gpu *gpu, enum watch_level level, const char *name);
+void watch_destroy(struct watch *watch);
+int64_t cuda_busy_ns(struct backend *backend, int64_t *until_ns);
+int cuda_measure_parts(struct backend *backend, enum backend_step step, struct backend_part *parts, int maximum);
 
 /* --- cuda.c ----------------------------------------------------------------------------------------------------- */
 
 /* Waits for all GPUs; ends in die() where one does not answer in time. */
 void cuda_wait(const struct cuda *cuda);
+
+/* Waits for what was queued, and forgets what ran ahead. */
+void cuda_settle(struct cuda *cuda);
 
 /* Queues a call, from the batch's copy on: what is captured. */
 void cuda_queue_call(struct cuda *cuda, enum call call);
@@ -231,6 +247,10 @@ void layers_run_context_products(struct cuda *cuda, int rows);
 /* Captures every call of 1 to `sessions` sessions, once all weights are there. */
 void graph_capture_all(struct cuda *cuda);
 void graph_launch(struct cuda *cuda, enum call call, int sessions);
+
+/* Makes a batch of the call's shape for sessions 0, 1, ...; where steps ran that nobody waits for, they begin anew. */
+void graph_shape(struct cuda *cuda, enum call call, int sessions);
+void graph_restart_steps(struct cuda *cuda);
 void graph_destroy_all(struct cuda *cuda);
 
 #endif

@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-/* Makes a batch of the call's shape for sessions 0, 1, ... */
-static void shape_call(struct cuda *cuda, enum call call, int sessions)
+void graph_shape(struct cuda *cuda, enum call call, int sessions)
 {
     const struct model *drafter = cuda->options.drafter;
     int rows = call == CALL_STEP ? 1 : call == CALL_DRAFT ? drafter->block_size : cuda->options.nodes;
@@ -28,7 +27,7 @@ static void shape_call(struct cuda *cuda, enum call call, int sessions)
 
 static void capture(struct cuda *cuda, enum call call, int sessions)
 {
-    shape_call(cuda, call, sessions);
+    graph_shape(cuda, call, sessions);
     cuda_queue_call(cuda, call); /* once as it is: kernels are loaded when first used */
     cuda_wait(cuda);
     FOR_GPUS(cuda, gpu)
@@ -57,6 +56,11 @@ void graph_capture_all(struct cuda *cuda)
         for (int sessions = 1; has_call(cuda, call) && sessions <= cuda->options.sessions; sessions++)
             capture(cuda, call, sessions);
     }
+    graph_restart_steps(cuda);
+}
+
+void graph_restart_steps(struct cuda *cuda)
+{
     cuda->ahead.launched = cuda->ahead.answered = 0;
     FOR_GPUS(cuda, gpu)
         CUDA_CHECK(cudaMemset(gpu->steps, 0, sizeof *gpu->steps));
@@ -64,8 +68,11 @@ void graph_capture_all(struct cuda *cuda)
 
 void graph_launch(struct cuda *cuda, enum call call, int sessions)
 {
-    FOR_GPUS(cuda, gpu)
+    FOR_GPUS(cuda, gpu) {
+        watch_mark(cuda, gpu, WATCH_CALLS, "call");
         CUDA_CHECK(cudaGraphLaunch(gpu->graphs[call][sessions - 1], gpu->stream));
+        watch_mark(cuda, gpu, WATCH_CALLS, NULL);
+    }
 }
 
 void graph_destroy_all(struct cuda *cuda)

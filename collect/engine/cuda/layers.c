@@ -145,9 +145,13 @@ static void run_attention(const struct cuda *cuda, const struct gpu *gpu, struct
                                   .weights = weights->o,
                                   .input = rank->attended,
                                   .y = rank->sums[0]};
+    watch_mark(cuda, gpu, WATCH_PARTS, "qkv");
     multiply_normed(cuda, gpu, layers->qkv, &qkv);
+    watch_mark(cuda, gpu, WATCH_PARTS, "heads");
     store_heads(cuda, gpu, rank, drafter, layer);
+    watch_mark(cuda, gpu, WATCH_PARTS, "attention");
     attend(cuda, gpu, rank, drafter, layer);
+    watch_mark(cuda, gpu, WATCH_PARTS, "o");
     multiply_added(cuda, gpu, layers->o, &o);
 }
 
@@ -170,7 +174,9 @@ static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank 
                                      .weights = weights->down,
                                      .input = rank->gated,
                                      .y = rank->sums[1]};
+    watch_mark(cuda, gpu, WATCH_PARTS, "gate_up");
     multiply_normed(cuda, gpu, layers->gate_up, &gate_up);
+    watch_mark(cuda, gpu, WATCH_PARTS, "down");
     multiply_added(cuda, gpu, layers->down, &down);
 }
 
@@ -197,6 +203,7 @@ static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, f
         call.feature_index = feature;
         call.feature_count = cuda->options.drafter->feature_count;
     }
+    watch_mark(cuda, gpu, WATCH_PARTS, "norm");
     kernels_add_norm(&call, gpu->stream);
 }
 
@@ -238,6 +245,7 @@ static void start(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
     const struct product_parts nothing = {0};
     const struct model *model = model_of(cuda, drafter);
     const struct batch *batch = &gpu->batch;
+    watch_mark(cuda, gpu, WATCH_PARTS, "embed");
     kernels_embed(cuda->type, gpu->embedding, batch->tokens, batch->rows, model->hidden_size, gpu->x, gpu->stream);
     if (!is_single(cuda, batch->rows))
         add_norm(cuda, gpu, batch->rows, gpu->x, -1, nothing, layers_of(gpu->ranks, drafter)->weights[0].input_norm,
@@ -269,6 +277,7 @@ void layers_run_head(struct cuda *cuda, bool drafter, int first, int count)
     FOR_GPUS(cuda, gpu) {
         const void *rows = (const char *)gpu->normed + (size_t)first * row;
         bool normed = !is_single(cuda, gpu->batch.rows);
+        watch_mark(cuda, gpu, WATCH_PARTS, "head");
         FOR_RANKS(gpu, rank) {
             const struct matvec_call single = {.inputs = model->hidden_size,
                                                .outputs = model->vocabulary_size / cuda->options.ranks,
@@ -324,6 +333,7 @@ static void fuse(const struct cuda *cuda, const struct gpu *gpu, const void *fea
 {
     const struct model *drafter = cuda->options.drafter;
     size_t slice = (size_t)(drafter->feature_count * drafter->hidden_size / cuda->options.ranks);
+    watch_mark(cuda, gpu, WATCH_PARTS, "fuse");
     FOR_RANKS(gpu, rank)
         product_apply(rank->fuse_product, rows,
                       (const char *)features + (size_t)rank->index * slice * element_size(cuda->type), rank->fuse,
@@ -334,6 +344,7 @@ static void project(const struct cuda *cuda, const struct gpu *gpu, bool kept, i
 {
     const struct kept *path = &gpu->kept;
     const struct batch *batch = &gpu->batch;
+    watch_mark(cuda, gpu, WATCH_PARTS, "context");
     FOR_RANKS(gpu, rank) {
         const struct layers *layers = &rank->drafter;
         product_apply(layers->project, rows, gpu->input, layers->context, rank->fused, NULL);

@@ -445,6 +445,7 @@ void cuda_close(struct backend *backend)
     for (int i = 0; i < CUDA_AHEAD; i++)
         if (cuda->ahead.done[i])
             CUDA_CHECK(cudaEventDestroy(cuda->ahead.done[i]));
+    watch_destroy(cuda->watch);
     json_decref(cuda->algorithms);
     void *host[] = {cuda->gpus,          cuda->lengths,        cuda->first_rows, cuda->sampling,
                     cuda->block_tokens,  cuda->block_segments, cuda->padded,     cuda->padded_tokens,

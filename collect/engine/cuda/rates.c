@@ -20,31 +20,31 @@ static void check(cublasStatus_t status, int line)
 }
 
 /* A stopwatch of the GPU's own. */
-struct watch {
+struct stopwatch {
     cudaStream_t stream;
     cudaEvent_t start, stop;
 };
 
-static void watch_open(struct watch *watch)
+static void stopwatch_open(struct stopwatch *watch)
 {
     CUDA_CHECK(cudaStreamCreateWithFlags(&watch->stream, cudaStreamNonBlocking));
     CUDA_CHECK(cudaEventCreate(&watch->start));
     CUDA_CHECK(cudaEventCreate(&watch->stop));
 }
 
-static void watch_close(struct watch *watch)
+static void stopwatch_close(struct stopwatch *watch)
 {
     CUDA_CHECK(cudaEventDestroy(watch->start));
     CUDA_CHECK(cudaEventDestroy(watch->stop));
     CUDA_CHECK(cudaStreamDestroy(watch->stream));
 }
 
-static void watch_start(const struct watch *watch)
+static void stopwatch_start(const struct stopwatch *watch)
 {
     CUDA_CHECK(cudaEventRecord(watch->start, watch->stream));
 }
 
-static double watch_stop_s(const struct watch *watch)
+static double stopwatch_stop_s(const struct stopwatch *watch)
 {
     float milliseconds;
     CUDA_CHECK(cudaEventRecord(watch->stop, watch->stream));
@@ -63,20 +63,19 @@ static size_t stream_bytes(void)
     return (available / 2 < STREAM_BYTES ? available / 2 : STREAM_BYTES) / 4096 * 4096;
 }
 
-static double measure_reading(const struct watch *watch)
+static double measure_reading(const struct stopwatch *watch)
 {
-    int processors;
+    int processors = device_multiprocessors();
     size_t bytes = stream_bytes();
     void *memory = device_allocate(bytes);
     unsigned *out = device_allocate(sizeof *out);
     double best = 0;
-    CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
     made_fill(ELEMENT_FLOAT32, (struct recipe){.seed = 1, .spread = 1}, 0, (int64_t)(bytes / 4), memory, watch->stream);
     for (int blocks = processors; blocks <= 16 * processors; blocks *= 2)
         for (int i = 0; i < READS; i++) {
-            watch_start(watch);
+            stopwatch_start(watch);
             made_read(memory, bytes, blocks, out, watch->stream);
-            best = fmax(best, (double)bytes / watch_stop_s(watch));
+            best = fmax(best, (double)bytes / stopwatch_stop_s(watch));
         }
     CUDA_CHECK(cudaFree(memory));
     CUDA_CHECK(cudaFree(out));
@@ -136,7 +135,7 @@ static int find_algorithms(const struct square *square, cublasLtMatmulHeuristicR
     return count;
 }
 
-static double measure_product(enum element type, const struct watch *watch)
+static double measure_product(enum element type, const struct stopwatch *watch)
 {
     const float one = 1, zero = 0;
     struct square square;
@@ -145,33 +144,45 @@ static double measure_product(enum element type, const struct watch *watch)
     square_open(&square, type, watch->stream);
     int count = find_algorithms(&square, found);
     for (int i = 0; i < count * PRODUCTS; i++) {
-        watch_start(watch);
+        stopwatch_start(watch);
         LT_CHECK(cublasLtMatmul(square.handle, square.operation, &one, square.a, square.layout, square.b, square.layout,
                                 &zero, square.c, square.layout, square.c, square.layout, &found[i / PRODUCTS].algo,
                                 square.workspace, WORKSPACE, watch->stream));
-        best = fmax(best, 2.0 * SIDE * SIDE * SIDE / watch_stop_s(watch));
+        best = fmax(best, 2.0 * SIDE * SIDE * SIDE / stopwatch_stop_s(watch));
     }
     square_close(&square);
     return best;
 }
 
-/* One GPU's, times the GPUs: as if each rank had one. */
-void cuda_measure_rates(int ranks, enum engine_dtype dtype, struct backend_rates *rates)
+/* Those of the ranks' first GPU, times the GPUs. */
+int cuda_measure_rates(const char *device, int ranks, enum engine_dtype dtype, struct backend_rates *rates,
+                       struct error *error)
 {
-    struct error error = {0};
-    struct watch watch;
-    if (device_find(&error) != DEVICE_USABLE)
-        die("%s", error.message);
-    watch_open(&watch);
-    rates->read_bytes_s = ranks * measure_reading(&watch);
+    int devices[RANKS_MAXIMUM];
+    struct stopwatch watch;
+    if (device_find(error) != DEVICE_USABLE)
+        return -1;
+    if (ranks > RANKS_MAXIMUM)
+        return fail(error, "tensor_parallel %d: device \"cuda\" has up to %d ranks", ranks, RANKS_MAXIMUM);
+    int gpus = device_assign(device, ranks, devices, error);
+    if (gpus < 0)
+        return -1;
+    CUDA_CHECK(cudaSetDevice(devices[0]));
+    stopwatch_open(&watch);
+    rates->read_bytes_s = gpus * measure_reading(&watch);
     rates->product_flop_s =
-        ranks * measure_product(dtype == ENGINE_BFLOAT16 ? ELEMENT_BFLOAT16 : ELEMENT_FLOAT32, &watch);
-    watch_close(&watch);
+        gpus * measure_product(dtype == ENGINE_BFLOAT16 ? ELEMENT_BFLOAT16 : ELEMENT_FLOAT32, &watch);
+    stopwatch_close(&watch);
+    return 0;
 }
 
-int cuda_list_gpus(int ranks, char (*ids)[BACKEND_GPU_ID_SIZE])
+int cuda_list_gpus(const char *device, int ranks, char (*ids)[BACKEND_GPU_ID_SIZE])
 {
+    int devices[RANKS_MAXIMUM];
+    struct error error = {0};
+    if (ranks > RANKS_MAXIMUM || device_assign(device, ranks, devices, &error) < 0)
+        return 0;
     for (int rank = 0; rank < ranks; rank++)
-        device_bus_id(rank, ids[rank], BACKEND_GPU_ID_SIZE);
+        device_bus_id(devices[rank], ids[rank], BACKEND_GPU_ID_SIZE);
     return ranks;
 }
