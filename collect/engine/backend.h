@@ -8,7 +8,8 @@
  * bfloat16 (nearest even): normalised rows, rotated queries and keys, values, attention's weights and its output, the
  * gated product of the MLP, the drafter's features. Products accumulate in float32, and the residual stream, norms,
  * softmax, logits and log-probabilities are float32 in both. The caches hold keys (rotated) and values in the mode's
- * type.
+ * type. In recurrent layers what the convolution reads is rounded, and all behind it is float32 until the gated norm's
+ * output: lengths, decays, states.
  *
  * Operations do not fail: what could be refused is refused by open. A broken device ends in die(). */
 #ifndef COLLECT_ENGINE_BACKEND_H
@@ -58,6 +59,7 @@ enum inspect_what {
     INSPECT_LOGITS,   /* of the last extend or verify: [rows, vocabulary_size] */
     INSPECT_FEATURES, /* of the same: [rows, feature_count * hidden_size] */
     INSPECT_DRAFT,    /* logits of the last draft's slots, the anchor's first: [rows, vocabulary_size] */
+    INSPECT_STATE,    /* committed states of session `first`: [recurrent layers, value heads, key size, value size] */
 };
 
 #define BACKEND_GPU_ID_SIZE 32 /* "0000:1b:00.0" */
@@ -78,7 +80,8 @@ struct backend_part {
 struct backend; /* each backend's own; its first member is `const struct backend_class *class` */
 
 struct backend_class {
-    const char *name; /* "cpu", "cuda" */
+    const char *name;    /* "cpu", "cuda" */
+    bool has_recurrence; /* it can run recurrent layers */
 
     /* Loads the weights and readies every shape that the options allow, so that no later call allocates. NULL and a
      * message where the memory plan does not fit. */
@@ -96,8 +99,8 @@ struct backend_class {
     /* The PCI bus ids of the GPUs that `ranks` ranks run on, into ids[ranks], and how many. Absent: it runs on none. */
     int (*list_gpus)(const char *device, int ranks, char (*ids)[BACKEND_GPU_ID_SIZE]);
 
-    /* The memory plan as it was carried out: bytes of weights and caches, tokens a session may hold. A new reference.
-     */
+    /* The memory plan as it was carried out: bytes of weights and caches, tokens a session may hold; of recurrent
+     * layers the sessions' states and a node's scratch. A new reference. */
     json_t *(*describe)(const struct backend *backend);
 
     /* Empties a session, and says how its tokens are chosen from now on. */

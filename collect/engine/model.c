@@ -54,6 +54,7 @@ void model_close(struct model *model)
         return;
     safetensors_close(model->weights);
     free(model->layers);
+    free(model->kinds);
     free(model->windows);
     free(model->folder);
     free(model);
@@ -64,10 +65,24 @@ int64_t model_parameter_count(const struct model *model)
     int64_t count = 0;
     for (int i = 0; i < safetensors_count(model->weights); i++) {
         const struct tensor *tensor = safetensors_at(model->weights, i);
-        if (!model->tied || strcmp(tensor->name, "lm_head.weight") != 0)
+        bool counted = !model->tied || strcmp(tensor->name, "lm_head.weight") != 0;
+        if (counted && model_find_skipped(tensor->name) == MODEL_PART_NONE)
             count += tensor->elements;
     }
     return count;
+}
+
+char *model_list_skipped(const struct model *model)
+{
+    int counts[MODEL_PART_COUNT] = {0};
+    for (int i = 0; i < safetensors_count(model->weights); i++)
+        counts[model_find_skipped(safetensors_at(model->weights, i)->name)]++;
+    int vision = counts[MODEL_PART_VISION], prediction = counts[MODEL_PART_PREDICTION];
+    if (vision && prediction)
+        return xformat("%d tensors of vision, %d of multi-token prediction", vision, prediction);
+    if (vision)
+        return xformat("%d tensors of vision", vision);
+    return prediction ? xformat("%d tensors of multi-token prediction", prediction) : NULL;
 }
 
 static int by_text(const void *a, const void *b)
@@ -138,7 +153,9 @@ int model_check_ranks(const struct model *model, int ranks, struct error *error)
     } sizes[] = {{"attention heads", model->head_count},
                  {"MLP columns", model->intermediate_size},
                  {"vocabulary rows", model->vocabulary_size},
-                 {"hidden columns", model->hidden_size}};
+                 {"hidden columns", model->hidden_size},
+                 {"recurrent key heads", model->recurrence.key_heads},
+                 {"recurrent value heads", model->recurrence.value_heads}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].size % ranks)
             return fail(error, "%s: %d %s do not divide over %d ranks; choose another tensor_parallel", model->folder,

@@ -1,23 +1,14 @@
-#include "collect/engine/model_parts.h"
+#include "collect/engine/model_config.h"
 
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/engine/model_parts.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What config.json says beside the sizes that go straight to the model. */
-struct config {
-    char *where;
-    json_t *json;
-    const char *model_type, *hidden_act;
-    bool attention_bias, mlp_bias, use_sliding_window;
-    const json_t *architectures, *rope_scaling, *rope_parameters, *quantization, *layer_types, *end_tokens, *dflash;
-    double rope_theta, rotary_factor, norm_epsilon;
-    int sliding_window;
-};
-
-static int refuse(const struct config *config, const char *key, const char *value, const char *supported,
+int config_refuse(const struct config *config, const char *key, const char *value, const char *supported,
                   struct error *error)
 {
     return fail(error, "%s: \"%s\" is %s; supported: %s", config->where, key, value, supported);
@@ -58,18 +49,27 @@ static int read_fields(struct model *model, struct config *config, struct error 
     return json_read_fields(config->json, config->where, fields, JSON_UNKNOWN_KEYS_IGNORED, error);
 }
 
+static int find_family(struct config *config, bool drafter, struct error *error)
+{
+    const char *type = config->model_type;
+    bool dense = strcmp(type, "qwen3") == 0;
+    bool hybrid = !drafter && (strcmp(type, "qwen3_5") == 0 || strcmp(type, "qwen3_5_text") == 0);
+    if (!dense && !hybrid)
+        return config_refuse(config, "model_type", type, drafter ? "qwen3" : "qwen3, qwen3_5", error);
+    config->family = drafter ? FAMILY_DRAFTER : hybrid ? FAMILY_QWEN3_5 : FAMILY_QWEN3;
+    return 0;
+}
+
 static int check_demands(const struct config *config, struct error *error)
 {
-    if (strcmp(config->model_type, "qwen3") != 0)
-        return refuse(config, "model_type", config->model_type, "qwen3", error);
     if (strcmp(config->hidden_act, "silu") != 0)
-        return refuse(config, "hidden_act", config->hidden_act, "silu", error);
+        return config_refuse(config, "hidden_act", config->hidden_act, "silu", error);
     if (config->attention_bias)
-        return refuse(config, "attention_bias", "true", "false", error);
+        return config_refuse(config, "attention_bias", "true", "false", error);
     if (config->mlp_bias)
-        return refuse(config, "mlp_bias", "true", "false", error);
+        return config_refuse(config, "mlp_bias", "true", "false", error);
     if (config->quantization)
-        return refuse(config, "quantization_config", "present", "weights in F32, F16 or BF16", error);
+        return config_refuse(config, "quantization_config", "present", "weights in F32, F16 or BF16", error);
     return 0;
 }
 
@@ -87,11 +87,23 @@ static int read_rope(struct config *config, struct error *error)
         if (both[i] && json_read_fields(both[i], config->where, scaling, JSON_UNKNOWN_KEYS_IGNORED, error))
             return -1;
     if (strcmp(type, "default") != 0)
-        return refuse(config, "rope_type", type, "default", error);
-    if (config->rotary_factor != 1)
-        return refuse(config, "partial_rotary_factor", "not 1", "rotation of the whole head", error);
+        return config_refuse(config, "rope_type", type, "default", error);
     if (!(config->rope_theta >= 1 && config->rope_theta <= 1e30))
         return fail(error, "%s: \"rope_theta\" is missing or not from 1 to 1e30", config->where);
+    return 0;
+}
+
+/* A hybrid rotates the first part of a head, by default a quarter as its authors' program does. */
+static int set_rotary_size(struct model *model, const struct config *config, struct error *error)
+{
+    bool hybrid = config->family == FAMILY_QWEN3_5;
+    double factor = !isnan(config->rotary_factor) ? config->rotary_factor : hybrid ? 0.25 : 1;
+    if (!hybrid && factor != 1)
+        return config_refuse(config, "partial_rotary_factor", "not 1", "rotation of the whole head", error);
+    model->rotary_size = factor > 0 && factor <= 1 ? (int)(model->head_size * factor + 0.5) : 0;
+    if (model->rotary_size < 2 || model->rotary_size % 2)
+        return fail(error, "%s: \"partial_rotary_factor\" is %g: of a head of %d no even part is rotated",
+                    config->where, factor, model->head_size);
     return 0;
 }
 
@@ -106,39 +118,47 @@ static int set_sizes(struct model *model, const struct config *config, struct er
                     model->head_count, model->head_size, model->kv_head_count);
     model->rope_theta = (float)config->rope_theta;
     model->norm_epsilon = (float)config->norm_epsilon;
-    return 0;
+    return set_rotary_size(model, config, error);
 }
 
-/* --- layers that see a window ----------------------------------------------------------------------------------- */
+/* --- what each layer is ------------------------------------------------------------------------------------------ */
 
-/* Windows are a drafter's; size 0: the config names none. */
-static int read_layer_type(const struct config *config, size_t layer, bool drafter, int size, int *window,
+/* Windows are a drafter's, recurrent layers a hybrid's. */
+static int read_layer_type(struct model *model, const struct config *config, size_t layer, int window,
                            struct error *error)
 {
+    static const char *const supported[] = {[FAMILY_QWEN3] = "full_attention",
+                                            [FAMILY_QWEN3_5] = "full_attention, linear_attention",
+                                            [FAMILY_DRAFTER] = "full_attention, sliding_attention"};
     const char *type = json_string_value(json_array_get(config->layer_types, layer));
-    bool sliding = type && strcmp(type, "sliding_attention") == 0;
-    if (!type || (!sliding && strcmp(type, "full_attention") != 0) || (sliding && !drafter))
-        return refuse(config, "layer_types", type ? type : "not a list of strings",
-                      drafter ? "full_attention, sliding_attention" : "full_attention", error);
-    if (sliding && !size)
+    bool sliding = config->family == FAMILY_DRAFTER && type && strcmp(type, "sliding_attention") == 0;
+    bool linear = config->family == FAMILY_QWEN3_5 && type && strcmp(type, "linear_attention") == 0;
+    if (!type || (!sliding && !linear && strcmp(type, "full_attention") != 0))
+        return config_refuse(config, "layer_types", type ? type : "not a list of strings", supported[config->family],
+                             error);
+    if (sliding && !window)
         return fail(error, "%s: \"sliding_window\" is missing, which layers of sliding_attention need", config->where);
     if (sliding && json_is_false(json_object_get(config->json, "use_sliding_window")))
-        return refuse(config, "use_sliding_window", "false beside layers of sliding_attention", "true", error);
-    *window = sliding ? size : 0;
+        return config_refuse(config, "use_sliding_window", "false beside layers of sliding_attention", "true", error);
+    model->windows[layer] = sliding ? window : 0;
+    model->kinds[layer] = linear ? MODEL_RECURRENT : MODEL_ATTENTION;
     return 0;
 }
 
-static int read_windows(struct model *model, const struct config *config, bool drafter, int size, struct error *error)
+int config_read_layers(struct model *model, const struct config *config, int window, struct error *error)
 {
     size_t count = json_array_size(config->layer_types);
+    bool drafter = config->family == FAMILY_DRAFTER;
     model->windows = xcalloc((size_t)model->layer_count, sizeof *model->windows);
+    model->kinds = xcalloc((size_t)model->layer_count, sizeof *model->kinds);
     if (config->use_sliding_window && !(drafter && config->layer_types))
-        return refuse(config, "use_sliding_window", "true", drafter ? "true beside \"layer_types\"" : "false", error);
+        return config_refuse(config, "use_sliding_window", "true", drafter ? "true beside \"layer_types\"" : "false",
+                             error);
     if (config->layer_types && count != (size_t)model->layer_count)
         return fail(error, "%s: \"layer_types\" has %zu entries for %d layers", config->where, count,
                     model->layer_count);
     for (size_t i = 0; i < count; i++)
-        if (read_layer_type(config, i, drafter, size, &model->windows[i], error))
+        if (read_layer_type(model, config, i, window, error))
             return -1;
     return 0;
 }
@@ -185,157 +205,47 @@ static int read_generation_config(struct model *model, struct error *error)
 
 static int read_target(struct model *model, const struct config *config, struct error *error)
 {
-    return read_windows(model, config, false, 0, error) ||
+    return config_read_layers(model, config, 0, error) ||
+                   (config->family == FAMILY_QWEN3_5 && config_read_recurrence(model, config, error)) ||
                    add_end_tokens(model, config->end_tokens, config->where, error) ||
                    read_generation_config(model, error)
                ? -1
                : 0;
 }
 
-/* --- drafters --------------------------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------------------------- */
 
-void model_spread_features(struct model *drafter, int target_layers)
+/* A multimodal model's file has its language model's keys in text_config: they go to the top. */
+static int lift_text_config(struct config *config, struct error *error)
 {
-    int count = drafter->layer_count < MODEL_FEATURES_MAXIMUM ? drafter->layer_count : MODEL_FEATURES_MAXIMUM;
-    drafter->feature_count = count;
-    for (int i = 0; i < count; i++)
-        drafter->feature_layers[i] =
-            count == 1 ? target_layers / 2 : (int)(1 + (double)i * (target_layers - 4) / (count - 1) + 0.5);
-}
-
-static int read_feature_layers(struct model *drafter, const json_t *layers, int target_layers, const char *where,
-                               struct error *error)
-{
-    if (!layers)
-        model_spread_features(drafter, target_layers);
-    else if (json_array_size(layers) < 1 || json_array_size(layers) > MODEL_FEATURES_MAXIMUM)
-        return fail(error, "%s: \"target_layer_ids\" must name 1 to %d layers", where, MODEL_FEATURES_MAXIMUM);
+    json_t *text = json_incref(json_object_get(config->json, "text_config")), *value;
+    const json_t *tied = json_object_get(config->json, "tie_word_embeddings"),
+                 *text_tied = json_object_get(text, "tie_word_embeddings");
+    const char *key;
+    int result = 0;
+    if (text && !json_is_object(text))
+        result = fail(error, "%s: \"text_config\" must be an object", config->where);
+    else if (json_is_boolean(tied) && json_is_boolean(text_tied) && !json_equal(tied, text_tied))
+        result = config_refuse(config, "tie_word_embeddings", "true in one place and false in another",
+                               "one answer, in \"text_config\" and beside it", error);
     else
-        drafter->feature_count = (int)json_array_size(layers);
-    for (int i = 0; i < drafter->feature_count; i++) {
-        const json_t *layer = layers ? json_array_get(layers, (size_t)i) : NULL;
-        json_int_t id = layer ? json_integer_value(layer) : drafter->feature_layers[i];
-        if ((layer && !json_is_integer(layer)) || id < 0 || id >= target_layers ||
-            (i > 0 && id <= drafter->feature_layers[i - 1]))
-            return fail(error, "%s: \"target_layer_ids\" must rise and lie below the target's %d layers", where,
-                        target_layers);
-        drafter->feature_layers[i] = (int)id;
-    }
-    return 0;
-}
-
-/* What only a drafter's config says: at the top of the file or in dflash_config, which wins. */
-struct draft_settings {
-    int block_size, target_layers, window;
-    const json_t *layers, *causal;
-    bool neox, sink_bias;
-    double embedding_scale, output_multiplier, softcap;
-};
-
-static int read_draft_settings(struct model *drafter, const struct config *config, struct draft_settings *settings,
-                               struct error *error)
-{
-    const struct json_field fields[] = {
-        {"block_size", JSON_FIELD_INT, &settings->block_size, false, 2, 256},
-        {"num_target_layers", JSON_FIELD_INT, &settings->target_layers},
-        {"mask_token_id", JSON_FIELD_INT, &drafter->mask_token},
-        {"target_layer_ids", JSON_FIELD_ARRAY, &settings->layers},
-        {"is_causal", JSON_FIELD_ANY, &settings->causal},
-        {"causal", JSON_FIELD_ANY, &settings->causal},
-        {"swa_window_size", JSON_FIELD_INT, &settings->window, false, 1, INT32_MAX},
-        {"is_neox_style", JSON_FIELD_BOOL, &settings->neox},
-        {"attention_sink_bias", JSON_FIELD_BOOL, &settings->sink_bias},
-        {"input_embedding_scale", JSON_FIELD_DOUBLE, &settings->embedding_scale},
-        {"output_multiplier", JSON_FIELD_DOUBLE, &settings->output_multiplier},
-        {"final_logit_softcapping", JSON_FIELD_DOUBLE, &settings->softcap},
-        {0},
-    };
-    const json_t *both[] = {config->json, config->dflash};
-    for (int i = 0; i < 2; i++)
-        if (both[i] && json_read_fields(both[i], config->where, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
-            return -1;
-    return 0;
-}
-
-static int check_draft_demands(const struct config *config, const struct draft_settings *settings, struct error *error)
-{
-    const char *architecture = json_string_value(json_array_get(config->architectures, 0));
-    if (architecture && strcmp(architecture, "DFlash2DraftModel") == 0)
-        return refuse(config, "architectures", architecture, "DFlashDraftModel", error);
-    if (!settings->neox)
-        return refuse(config, "is_neox_style", "false", "true", error);
-    if (settings->sink_bias)
-        return refuse(config, "attention_sink_bias", "true", "false", error);
-    if (settings->embedding_scale != 1)
-        return refuse(config, "input_embedding_scale", "not 1", "1", error);
-    if (settings->output_multiplier != 1)
-        return refuse(config, "output_multiplier", "not 1", "1", error);
-    if (settings->softcap != 0)
-        return refuse(config, "final_logit_softcapping", "present", "none", error);
-    if (settings->causal && !json_is_boolean(settings->causal))
-        return refuse(config, "is_causal", "not a boolean", "true, false", error);
-    return 0;
-}
-
-static int check_shared_sizes(const struct model *model, const struct model *target, const char *where,
-                              struct error *error)
-{
-    if (model->hidden_size == target->hidden_size && model->vocabulary_size == target->vocabulary_size)
-        return 0;
-    return fail(error, "%s: hidden size %d and vocabulary %d; its target %s has %d and %d", where, model->hidden_size,
-                model->vocabulary_size, target->folder, target->hidden_size, target->vocabulary_size);
-}
-
-/* A stated causality holds for all layers, but only windows can be causal here. */
-static int read_draft_windows(struct model *drafter, const struct config *config, const struct draft_settings *settings,
-                              struct error *error)
-{
-    int size = settings->window ? settings->window : config->sliding_window;
-    if (read_windows(drafter, config, true, size, error))
-        return -1;
-    drafter->causal_windows = !json_is_false(settings->causal);
-    for (int i = 0; i < drafter->layer_count; i++)
-        if (json_is_true(settings->causal) && !drafter->windows[i])
-            return refuse(config, "is_causal", "true beside layers of full_attention", "false, or windows alone",
-                          error);
-    return 0;
-}
-
-static int read_drafter(struct model *drafter, const struct model *target, const struct config *config,
-                        struct error *error)
-{
-    struct draft_settings settings = {
-        .target_layers = target->layer_count, .neox = true, .embedding_scale = 1, .output_multiplier = 1};
-    drafter->mask_token = -1;
-    if (read_draft_settings(drafter, config, &settings, error) || check_draft_demands(config, &settings, error))
-        return -1;
-    if (settings.block_size == 0)
-        return fail(error, "%s: \"block_size\" is missing: not a DFlash drafter?", config->where);
-    if (drafter->mask_token < 0 || drafter->mask_token >= drafter->vocabulary_size)
-        return fail(error, "%s: \"mask_token_id\" must be a token id below %d", config->where,
-                    drafter->vocabulary_size);
-    if (settings.target_layers != target->layer_count)
-        return fail(error, "%s: made for a target of %d layers; this one has %d", config->where, settings.target_layers,
-                    target->layer_count);
-    drafter->block_size = settings.block_size;
-    return read_draft_windows(drafter, config, &settings, error) ||
-                   read_feature_layers(drafter, settings.layers, target->layer_count, config->where, error) ||
-                   check_shared_sizes(drafter, target, config->where, error)
-               ? -1
-               : 0;
+        json_object_foreach(text, key, value) json_object_set(config->json, key, value);
+    json_decref(text);
+    return result;
 }
 
 int model_read_config(struct model *model, const struct model *target, struct error *error)
 {
     struct config config = {.where = file_join(model->folder, "config.json"),
                             .hidden_act = "silu",
-                            .rotary_factor = 1,
+                            .rotary_factor = NAN,
                             .norm_epsilon = 1e-6};
     config.json = json_read_file(config.where, error);
     int result = -1;
-    if (config.json && !read_fields(model, &config, error) && !check_demands(&config, error) &&
-        !read_rope(&config, error) && !set_sizes(model, &config, error))
-        result = target ? read_drafter(model, target, &config, error) : read_target(model, &config, error);
+    if (config.json && !lift_text_config(&config, error) && !read_fields(model, &config, error) &&
+        !find_family(&config, target != NULL, error) && !check_demands(&config, error) && !read_rope(&config, error) &&
+        !set_sizes(model, &config, error))
+        result = target ? config_read_drafter(model, target, &config, error) : read_target(model, &config, error);
     json_decref(config.json);
     free(config.where);
     return result;

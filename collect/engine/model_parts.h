@@ -12,11 +12,14 @@ int model_read_config(struct model *model, const struct model *target, struct er
 void model_spread_features(struct model *drafter, int target_layers);
 
 /* A tensor that a model of these sizes has. */
+#define MODEL_WEIGHT_DIMENSIONS 3
 struct wanted_weight {
     const char *name;
-    int64_t rows, columns; /* columns 0: a vector */
+    int64_t shape[MODEL_WEIGHT_DIMENSIONS]; /* 0: has no more dimensions */
     const struct tensor **to;
 };
+
+int model_weight_dimensions(const struct wanted_weight *wanted);
 
 /* Calls `on_weight` with each, until one answers non-zero, which is the answer. Makes model->layers where they are not
  * there yet. */
@@ -26,5 +29,9 @@ int model_list_weights(struct model *model, bool drafter, model_on_weight *on_we
 /* Points the model at its tensors in model->weights, each checked for shape and type. findings NULL: stops at the first
  * that does not fit; otherwise they are listed. */
 int model_find_weights(struct model *model, bool drafter, struct model_findings *findings, struct error *error);
+
+/* Parts that models have beside their text model, known by the names of their tensors. */
+enum model_part { MODEL_PART_NONE, MODEL_PART_VISION, MODEL_PART_PREDICTION, MODEL_PART_COUNT };
+enum model_part model_find_skipped(const char *name);
 
 #endif

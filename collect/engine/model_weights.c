@@ -29,18 +29,26 @@ static bool has_shape(const struct tensor *tensor, const int64_t *shape, int dim
     return tensor->dimensions == dimensions && memcmp(tensor->shape, shape, (size_t)dimensions * sizeof *shape) == 0;
 }
 
+int model_weight_dimensions(const struct wanted_weight *wanted)
+{
+    int dimensions = 1;
+    while (dimensions < MODEL_WEIGHT_DIMENSIONS && wanted->shape[dimensions])
+        dimensions++;
+    return dimensions;
+}
+
 /* Why the tensor cannot be used, or NULL; free() it. */
 static char *find_fault(const struct tensor *tensor, const struct wanted_weight *wanted)
 {
-    const int64_t shape[] = {wanted->rows, wanted->columns};
-    int dimensions = wanted->columns ? 2 : 1;
+    int dimensions = model_weight_dimensions(wanted);
     char is[SHAPE_TEXT_SIZE], should[SHAPE_TEXT_SIZE];
     if (tensor->type == TENSOR_OTHER)
         return xformat("tensor \"%s\" must be F32, F16 or BF16", wanted->name);
-    if (has_shape(tensor, shape, dimensions))
+    if (has_shape(tensor, wanted->shape, dimensions))
         return NULL;
     return xformat("tensor \"%s\" is %s; config.json asks for %s", wanted->name,
-                   format_shape(tensor->shape, tensor->dimensions, is), format_shape(shape, dimensions, should));
+                   format_shape(tensor->shape, tensor->dimensions, is),
+                   format_shape(wanted->shape, dimensions, should));
 }
 
 static int find_weight(void *context, const struct wanted_weight *wanted)
@@ -73,52 +81,86 @@ struct listing {
     void *context;
 };
 
-static int list_all(const struct listing *listing, const struct wanted_weight *wanted, size_t count)
+/* What stands behind `prefix` in the tensors' names. */
+static int list_parts(const struct listing *listing, const char *prefix, const struct wanted_weight *parts,
+                      size_t count)
 {
     int result = 0;
-    for (size_t i = 0; !result && i < count; i++)
-        result = listing->on_weight(listing->context, &wanted[i]);
-    return result;
-}
-
-static int list_layer(const struct listing *listing, const char *prefix, int index, struct model_layer *layer)
-{
-    const struct model *model = listing->model;
-    int64_t hidden = model->hidden_size, inner = model->intermediate_size, head = model->head_size;
-    int64_t query = head * model->head_count, key = head * model->kv_head_count;
-    const struct wanted_weight parts[] = {
-        {"input_layernorm", hidden, 0, &layer->input_norm},
-        {"post_attention_layernorm", hidden, 0, &layer->post_attention_norm},
-        {"self_attn.q_proj", query, hidden, &layer->q},
-        {"self_attn.k_proj", key, hidden, &layer->k},
-        {"self_attn.v_proj", key, hidden, &layer->v},
-        {"self_attn.o_proj", hidden, query, &layer->o},
-        {"self_attn.q_norm", head, 0, &layer->q_norm},
-        {"self_attn.k_norm", head, 0, &layer->k_norm},
-        {"mlp.gate_proj", inner, hidden, &layer->gate},
-        {"mlp.up_proj", inner, hidden, &layer->up},
-        {"mlp.down_proj", hidden, inner, &layer->down},
-    };
-    int result = 0;
-    for (size_t i = 0; !result && i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; !result && i < count; i++) {
         char name[128];
         struct wanted_weight part = parts[i];
-        snprintf(name, sizeof name, "%slayers.%d.%s.weight", prefix, index, part.name);
+        snprintf(name, sizeof name, "%s%s", prefix, part.name);
         part.name = name;
         result = listing->on_weight(listing->context, &part);
     }
     return result;
 }
 
-static int list_target(const struct listing *listing, struct model *model)
+static int list_attention(const struct listing *listing, const char *prefix, struct model_layer *layer)
+{
+    const struct model *model = listing->model;
+    int64_t hidden = model->hidden_size, head = model->head_size, key = head * model->kv_head_count;
+    int64_t attended = head * model->head_count, query = attended * (model->gated_attention ? 2 : 1);
+    const struct wanted_weight parts[] = {
+        {"self_attn.q_proj.weight", {query, hidden}, &layer->q},
+        {"self_attn.k_proj.weight", {key, hidden}, &layer->k},
+        {"self_attn.v_proj.weight", {key, hidden}, &layer->v},
+        {"self_attn.o_proj.weight", {hidden, attended}, &layer->o},
+        {"self_attn.q_norm.weight", {head}, &layer->q_norm},
+        {"self_attn.k_norm.weight", {head}, &layer->k_norm},
+    };
+    return list_parts(listing, prefix, parts, sizeof parts / sizeof *parts);
+}
+
+static int list_recurrence(const struct listing *listing, const char *prefix, struct model_recurrent_layer *layer)
+{
+    const struct model_recurrence *sizes = &listing->model->recurrence;
+    int64_t hidden = listing->model->hidden_size, heads = sizes->value_heads, values = heads * sizes->value_size;
+    int64_t channels = 2 * (int64_t)sizes->key_heads * sizes->key_size + values;
+    const struct wanted_weight parts[] = {
+        {"linear_attn.in_proj_qkv.weight", {channels, hidden}, &layer->qkv},
+        {"linear_attn.in_proj_z.weight", {values, hidden}, &layer->z},
+        {"linear_attn.in_proj_b.weight", {heads, hidden}, &layer->b},
+        {"linear_attn.in_proj_a.weight", {heads, hidden}, &layer->a},
+        {"linear_attn.conv1d.weight", {channels, 1, sizes->kernel_size}, &layer->convolution},
+        {"linear_attn.A_log", {heads}, &layer->decay_log},
+        {"linear_attn.dt_bias", {heads}, &layer->step_bias},
+        {"linear_attn.norm.weight", {sizes->value_size}, &layer->norm},
+        {"linear_attn.out_proj.weight", {hidden, values}, &layer->out},
+    };
+    return list_parts(listing, prefix, parts, sizeof parts / sizeof *parts);
+}
+
+static int list_layer(const struct listing *listing, const char *stem, int index, struct model_layer *layer)
+{
+    const struct model *model = listing->model;
+    int64_t hidden = model->hidden_size, inner = model->intermediate_size;
+    const struct wanted_weight parts[] = {
+        {"input_layernorm.weight", {hidden}, &layer->input_norm},
+        {"post_attention_layernorm.weight", {hidden}, &layer->post_attention_norm},
+        {"mlp.gate_proj.weight", {inner, hidden}, &layer->gate},
+        {"mlp.up_proj.weight", {inner, hidden}, &layer->up},
+        {"mlp.down_proj.weight", {hidden, inner}, &layer->down},
+    };
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "%slayers.%d.", stem, index);
+    if (list_parts(listing, prefix, parts, sizeof parts / sizeof *parts))
+        return -1;
+    return model->kinds[index] == MODEL_RECURRENT ? list_recurrence(listing, prefix, &layer->recurrent)
+                                                  : list_attention(listing, prefix, layer);
+}
+
+static int list_target(const struct listing *listing, const char *stem, struct model *model)
 {
     int64_t hidden = model->hidden_size, vocabulary = model->vocabulary_size;
-    const struct wanted_weight wanted[] = {
-        {"model.embed_tokens.weight", vocabulary, hidden, &model->embedding},
-        {"model.norm.weight", hidden, 0, &model->norm},
-        {"lm_head.weight", vocabulary, hidden, &model->head},
+    const struct wanted_weight inside[] = {
+        {"embed_tokens.weight", {vocabulary, hidden}, &model->embedding},
+        {"norm.weight", {hidden}, &model->norm},
     };
-    int result = list_all(listing, wanted, model->tied ? 2 : 3);
+    const struct wanted_weight head = {"lm_head.weight", {vocabulary, hidden}, &model->head};
+    int result = list_parts(listing, stem, inside, sizeof inside / sizeof *inside);
+    if (!result && !model->tied)
+        result = list_parts(listing, "", &head, 1);
     if (model->tied)
         model->head = model->embedding;
     return result;
@@ -128,21 +170,32 @@ static int list_drafter(const struct listing *listing, struct model *model)
 {
     int64_t hidden = model->hidden_size;
     const struct wanted_weight wanted[] = {
-        {"norm.weight", hidden, 0, &model->norm},
-        {"hidden_norm.weight", hidden, 0, &model->hidden_norm},
-        {"fc.weight", hidden, hidden * model->feature_count, &model->fc},
+        {"norm.weight", {hidden}, &model->norm},
+        {"hidden_norm.weight", {hidden}, &model->hidden_norm},
+        {"fc.weight", {hidden, hidden * model->feature_count}, &model->fc},
     };
-    return list_all(listing, wanted, sizeof wanted / sizeof *wanted);
+    return list_parts(listing, "", wanted, sizeof wanted / sizeof *wanted);
+}
+
+/* What a target's names begin with: a multimodal model's text model has one more name in front. */
+static const char *find_stem(const struct model *model)
+{
+    static const char nested[] = "model.language_model.";
+    for (int i = 0; model->weights && i < safetensors_count(model->weights); i++)
+        if (strncmp(safetensors_at(model->weights, i)->name, nested, strlen(nested)) == 0)
+            return nested;
+    return "model.";
 }
 
 int model_list_weights(struct model *model, bool drafter, model_on_weight *on_weight, void *context)
 {
     const struct listing listing = {model, on_weight, context};
-    int result = drafter ? list_drafter(&listing, model) : list_target(&listing, model);
+    const char *stem = drafter ? "" : find_stem(model);
+    int result = drafter ? list_drafter(&listing, model) : list_target(&listing, stem, model);
     if (!model->layers)
         model->layers = xcalloc((size_t)model->layer_count, sizeof *model->layers);
     for (int i = 0; !result && i < model->layer_count; i++)
-        result = list_layer(&listing, drafter ? "" : "model.", i, &model->layers[i]);
+        result = list_layer(&listing, stem, i, &model->layers[i]);
     return result;
 }
 
@@ -150,9 +203,21 @@ static void list_surplus(const struct search *search)
 {
     for (int i = 0; i < safetensors_count(search->model->weights); i++) {
         const char *name = safetensors_at(search->model->weights, i)->name;
-        if (!json_object_get(search->used, name))
+        if (!json_object_get(search->used, name) && model_find_skipped(name) == MODEL_PART_NONE)
             json_append(search->findings->surplus, json_text(name));
     }
+}
+
+enum model_part model_find_skipped(const char *name)
+{
+    static const struct {
+        const char *prefix;
+        enum model_part part;
+    } parts[] = {{"model.visual.", MODEL_PART_VISION}, {"visual.", MODEL_PART_VISION}, {"mtp.", MODEL_PART_PREDICTION}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strncmp(name, parts[i].prefix, strlen(parts[i].prefix)) == 0)
+            return parts[i].part;
+    return MODEL_PART_NONE;
 }
 
 int model_find_weights(struct model *model, bool drafter, struct model_findings *findings, struct error *error)

@@ -48,21 +48,26 @@ struct making {
 /* Uniform numbers of variance 1 / columns, so that a product of a normed row has elements of about 1; norms of 1. */
 static struct recipe make_recipe(const struct wanted_weight *wanted, uint32_t seed)
 {
-    if (!wanted->columns)
+    int dimensions = model_weight_dimensions(wanted);
+    if (dimensions == 1)
         return (struct recipe){.mean = 1};
-    return (struct recipe){.seed = seed, .spread = sqrtf(3.0f / (float)wanted->columns)};
+    return (struct recipe){.seed = seed, .spread = sqrtf(3.0f / (float)wanted->shape[dimensions - 1])};
 }
 
 static int make_tensor(void *context, const struct wanted_weight *wanted)
 {
     struct making *making = context;
+    int dimensions = model_weight_dimensions(wanted);
+    int64_t elements = 1;
+    for (int i = 0; i < dimensions; i++)
+        elements *= wanted->shape[i];
     making->tensors = xrealloc(making->tensors, (size_t)making->count + 1, sizeof *making->tensors);
     making->tensors[making->count] = (struct tensor){
         .name = xstrdup(wanted->name),
         .type = TENSOR_MADE,
-        .dimensions = wanted->columns ? 2 : 1,
-        .shape = {wanted->rows, wanted->columns},
-        .elements = wanted->rows * (wanted->columns ? wanted->columns : 1),
+        .dimensions = dimensions,
+        .shape = {wanted->shape[0], wanted->shape[1], wanted->shape[2]},
+        .elements = elements,
         .file = making->file,
         .recipe = make_recipe(wanted, making->seed + (uint32_t)making->count * 0x9e3779b9u),
     };
@@ -85,7 +90,9 @@ static struct model *make_model(const struct shape *shape, int layers)
     model->norm_epsilon = 1e-6f;
     model->rope_theta = 1e6f;
     model->tied = shape->tied;
+    model->rotary_size = shape->head_size;
     model->windows = xcalloc((size_t)layers, sizeof *model->windows);
+    model->kinds = xcalloc((size_t)layers, sizeof *model->kinds);
     return model;
 }
 

@@ -123,7 +123,15 @@ static void leaves_numbers_of_usual_size(void **state)
     struct pair pair = open_shape("tiny");
     for (int t = 0; t < 2; t++) {
         struct error error = {0};
-        const struct backend_options options = {pair.target, pair.drafter, types[t], 1, 1, 64, 17, 16, VOCABULARY};
+        const struct backend_options options = {.target = pair.target,
+                                                .drafter = pair.drafter,
+                                                .dtype = types[t],
+                                                .ranks = 1,
+                                                .sessions = 1,
+                                                .capacity = 64,
+                                                .nodes = 17,
+                                                .draft_width = 16,
+                                                .vocabulary = VOCABULARY};
         struct backend *backend = backend_cpu.open(&options, &error);
         assert_non_null(backend);
         int prompt[ROWS];

@@ -26,11 +26,18 @@ static void see(uint64_t *visible, int row)
 }
 
 /* Adds a segment whose rows begin at `first`: a tree by its parents, a causal run where they are NULL. */
-static void add_segment(struct cpu *cpu, int index, int first, const struct segment *segment)
+static void add_segment(struct cpu *cpu, int index, int first, const struct segment *segment, bool advances)
 {
     int base = cpu->lengths[segment->session];
-    cpu->segments[index] = (struct stack_segment){
-        segment->session, first, segment->count, base, cpu->positions + first, visible_at(cpu, first), cpu->words};
+    cpu->segments[index] = (struct stack_segment){.session = segment->session,
+                                                  .first = first,
+                                                  .count = segment->count,
+                                                  .base = base,
+                                                  .positions = cpu->positions + first,
+                                                  .visible = visible_at(cpu, first),
+                                                  .words = cpu->words,
+                                                  .parents = segment->parents,
+                                                  .advances = advances};
     for (int i = 0; i < segment->count; i++) {
         int parent = segment->parents ? segment->parents[i] : i - 1;
         uint64_t *visible = visible_at(cpu, first + i);
@@ -79,12 +86,13 @@ static void run_drafter_rank(void *context, int index)
     run_rank(cpu, &cpu->ranks[index], cpu->ranks[index].drafter, NULL);
 }
 
-static void run_target(struct cpu *cpu, const struct segment *segments, int count)
+/* advances: the rows are committed as they run. */
+static void run_target(struct cpu *cpu, const struct segment *segments, int count, bool advances)
 {
     cpu->rows = 0;
     cpu->segment_count = count;
     for (int i = 0; i < count; i++) {
-        add_segment(cpu, i, cpu->rows, &segments[i]);
+        add_segment(cpu, i, cpu->rows, &segments[i], advances);
         cpu->rows += segments[i].count;
     }
     team_run(cpu->team, run_target_rank, cpu);
@@ -156,6 +164,8 @@ static void choose_rows(struct cpu *cpu, int first, int count, struct choice *ch
 static void cpu_reset(struct backend *backend, int session, const struct sampling *sampling)
 {
     struct cpu *cpu = (struct cpu *)backend;
+    for (int rank = 0; rank < cpu->options.ranks; rank++)
+        stack_reset(cpu->ranks[rank].target, session);
     cpu->lengths[session] = 0;
     cpu->sampling[session] = *sampling;
 }
@@ -210,7 +220,7 @@ static void finish_extend(struct cpu *cpu, int count)
 /* One token of each session in one batch. */
 static void extend_together(struct cpu *cpu, const struct segment *segments, int count, struct choice *chosen)
 {
-    run_target(cpu, segments, count);
+    run_target(cpu, segments, count, true);
     choose_rows(cpu, 0, cpu->rows, chosen);
     finish_extend(cpu, count);
 }
@@ -220,7 +230,7 @@ static void extend_prompt(struct cpu *cpu, const struct segment *segment, struct
     for (int done = 0; done < segment->count; done += CPU_PROMPT_CHUNK) {
         int rows = segment->count - done < CPU_PROMPT_CHUNK ? segment->count - done : CPU_PROMPT_CHUNK;
         struct segment chunk = {segment->session, rows, segment->tokens + done, NULL};
-        run_target(cpu, &chunk, 1);
+        run_target(cpu, &chunk, 1, true);
         if (done + rows == segment->count)
             choose_rows(cpu, rows - 1, 1, chosen);
         finish_extend(cpu, 1);
@@ -242,7 +252,7 @@ static void cpu_extend(struct backend *backend, const struct segment *segments, 
 static void cpu_verify(struct backend *backend, const struct segment *segments, int count, struct choice *chosen)
 {
     struct cpu *cpu = (struct cpu *)backend;
-    run_target(cpu, segments, count);
+    run_target(cpu, segments, count, false);
     choose_rows(cpu, 0, cpu->rows, chosen);
 }
 
@@ -254,14 +264,29 @@ static const struct stack_segment *segment_of(const struct cpu *cpu, int session
     return segment;
 }
 
+struct commit_call {
+    struct cpu *cpu;
+    const struct kept_path *paths;
+    int count;
+};
+
+static void commit_rank(void *context, int index)
+{
+    const struct commit_call *call = context;
+    for (int i = 0; i < call->count; i++) {
+        const struct kept_path *path = &call->paths[i];
+        stack_commit(call->cpu->ranks[index].target, path->session, call->cpu->lengths[path->session],
+                     segment_of(call->cpu, path->session)->first, path->nodes, path->length);
+    }
+}
+
 static void cpu_commit(struct backend *backend, const struct kept_path *paths, int count)
 {
     struct cpu *cpu = (struct cpu *)backend;
+    team_run(cpu->team, commit_rank, &(struct commit_call){cpu, paths, count});
     for (int i = 0; i < count; i++) {
         const struct kept_path *path = &paths[i];
         int base = cpu->lengths[path->session], first = segment_of(cpu, path->session)->first;
-        for (int rank = 0; rank < cpu->options.ranks; rank++)
-            stack_compact(cpu->ranks[rank].target, path->session, base, path->nodes, path->length);
         if (cpu->options.drafter) {
             int width = cpu->options.drafter->feature_count * cpu->options.drafter->hidden_size;
             for (int j = 0; j < path->length; j++)
@@ -323,10 +348,25 @@ static void cpu_draft(struct backend *backend, const int *sessions, const int *a
     }
 }
 
+/* The committed states of a session, its heads in the order of the ranks. */
+static void copy_states(const struct cpu *cpu, int session, float *out)
+{
+    const struct model_recurrence *sizes = &cpu->options.target->recurrence;
+    size_t slice =
+        (size_t)(sizes->value_heads / cpu->options.ranks) * (size_t)sizes->key_size * (size_t)sizes->value_size;
+    for (int layer = 0; layer < cpu->options.target->recurrent_count; layer++)
+        for (int rank = 0; rank < cpu->options.ranks; rank++, out += slice)
+            memcpy(out, stack_state(cpu->ranks[rank].target, layer, session), slice * sizeof *out);
+}
+
 static void cpu_inspect(struct backend *backend, enum inspect_what what, int first, int count, float *out)
 {
     struct cpu *cpu = (struct cpu *)backend;
     int vocabulary = cpu->options.target->vocabulary_size;
+    if (what == INSPECT_STATE) {
+        copy_states(cpu, first, out);
+        return;
+    }
     if (what == INSPECT_FEATURES) {
         int width = cpu->options.drafter->feature_count * cpu->options.drafter->hidden_size;
         kernel_load(cpu->type, row_at(cpu, cpu->features, first, width), count * width, out);
@@ -373,6 +413,7 @@ static void cpu_run_products(struct backend *backend, enum backend_step step, in
 
 const struct backend_class backend_cpu = {
     .name = "cpu",
+    .has_recurrence = true,
     .open = cpu_open,
     .describe_device = cpu_describe_device,
     .measure_rates = cpu_measure_rates,

@@ -20,8 +20,11 @@ void kernel_store(enum product_type type, const float *x, float factor, int coun
 /* The inverse of kernel_store with factor 1. */
 void kernel_load(enum product_type type, const void *x, int count, float *out);
 
-/* out[count] = silu(gate) · up; out may be gate. */
+/* out[count] = silu(gate) · up; out may be gate or up. */
 void kernel_gated(const float *gate, const float *up, int count, float *out);
+
+/* x[count] *= sigmoid(gate). */
+void kernel_damp(float *x, const float *gate, int count);
 
 /* Softmax's numerators: x = exp(x - max x); answers their sum. -INFINITY counts as absent. */
 float kernel_weigh(float *x, int count);
@@ -37,5 +40,33 @@ struct choice kernel_choose(const float *x, int count);
 
 /* The `width` largest of x[count], best first, ties by index, into indices[width] and values[width]. width <= count. */
 void kernel_top(const float *x, int count, int width, int *indices, float *values);
+
+/* --- of recurrent layers; a state is [keys, values]
+ * ----------------------------------------------------------------------------------------------------------------- */
+
+/* out[count] = silu(Σ over t of weights[t] · rows[t]), the sum in the order of t; rows[kernel_size] point at rows in
+ * the type, weights: [kernel_size, count]. */
+void kernel_convolve(enum product_type type, const void *const *rows, const float *weights, int kernel_size, int count,
+                     float *out);
+
+/* x[count] *= factor / sqrt(Σ x² + epsilon). */
+void kernel_scale_to_length(float *x, int count, float epsilon, float factor);
+
+float kernel_dot(const float *x, const float *y, int count);
+
+/* sum[count] += factor · x. */
+void kernel_add_scaled(float *sum, float factor, const float *x, int count);
+
+/* out[values] = Sᵀ key. */
+void kernel_read_state(const float *state, const float *key, int keys, int values, float *out);
+
+/* One step of the gated delta rule: S ← decay S, δ = beta (value - Sᵀ key), S ← S + key δᵀ. delta: room for [values].
+ */
+void kernel_step_state(float *state, const float *key, const float *value, float decay, float beta, int keys,
+                       int values, float *delta);
+
+/* S ← decay S + Σ over rows of factors[row] key deltaᵀ; key: [rows, keys], delta: [rows, values]. */
+void kernel_fold_state(float *state, float decay, const float *factors, const float *key, const float *delta, int rows,
+                       int keys, int values);
 
 #endif

@@ -1,9 +1,9 @@
 #include "collect/engine/cpu/cpu.h"
 
 #include "collect/base/json.h"
+#include "collect/engine/model_memory.h"
 
 #include <omp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,46 +14,27 @@
  * ----------------------------------------------------------------------------------------------------------------------
  */
 
-/* Bytes that the machine can give without swapping, or -1 where the kernel does not say. */
-static long long available_bytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "r");
-    char line[256];
-    long long kilobytes = -1;
-    while (file && fgets(line, sizeof line, file) && kilobytes < 0)
-        if (sscanf(line, "MemAvailable: %lld", &kilobytes) != 1)
-            kilobytes = -1;
-    if (file)
-        fclose(file);
-    return kilobytes < 0 ? -1 : kilobytes * 1024;
-}
-
-static long long cache_bytes(const struct model *model, const struct backend_options *options, enum product_type type)
-{
-    long long kv_heads = model->kv_head_count > options->ranks ? model->kv_head_count : options->ranks;
-    return 2LL * model->layer_count * options->sessions * kv_heads * options->capacity * model->head_size *
-           (long long)product_type_size(type);
-}
-
-/* Before anything is loaded: the weights (twice where one row has its own layout) and the caches. */
+/* Before anything is loaded: the weights (twice where one row has its own layout) and what sessions hold. */
 static int check_memory(const struct backend_options *options, enum product_type type, struct error *error)
 {
-    long long size = (long long)product_type_size(type), available = available_bytes();
-    long long weights = model_parameter_count(options->target) * size * (options->drafter ? 1 : 2);
-    long long caches = cache_bytes(options->target, options, type);
-    if (options->drafter) {
-        weights += model_parameter_count(options->drafter) * size;
-        caches += cache_bytes(options->drafter, options, type);
-    }
-    if (available < 0 || weights + caches < available)
+    int size = (int)product_type_size(type);
+    int64_t available = memory_available(), nodes = options->nodes > 1 ? options->nodes : 0;
+    const struct model_memory target = model_memory(options->target, size, options->ranks),
+                              drafter = model_memory(options->drafter, size, options->ranks);
+    int64_t weights = target.weights * (options->drafter ? 1 : 2) + drafter.weights;
+    int64_t each = model_memory_of_session(&target, options->capacity, nodes) +
+                   model_memory_of_session(&drafter, options->capacity, 0);
+    if (available < 0 || weights + each * options->sessions < available)
         return 0;
-    long long room = available - weights, each = caches / options->capacity / options->sessions;
+    int64_t room = available > weights ? available - weights : 0, position = target.position + drafter.position;
+    int64_t fixed = each - position * options->capacity, spare = room / options->sessions - fixed;
     return fail(error,
-                "%s: weights of %lld MiB and caches of %lld MiB (%d sessions of %d tokens) do not fit the %lld MiB "
-                "that are free; "
-                "at most %lld tokens would",
-                options->target->folder, weights >> 20, caches >> 20, options->sessions, options->capacity,
-                available >> 20, room > 0 && each > 0 ? room / each : 0);
+                "%s: weights of %lld MiB and %d sessions of %lld MiB (%d tokens; %lld MiB of recurrent state and "
+                "nodes) do not fit the %lld MiB that are free; at most %lld sessions would, or these with at most "
+                "%lld tokens",
+                options->target->folder, (long long)weights >> 20, options->sessions, (long long)each >> 20,
+                options->capacity, (long long)fixed >> 20, (long long)available >> 20, (long long)(room / each),
+                (long long)(spare > 0 ? spare / position : 0));
 }
 
 /* --- shapes
@@ -122,6 +103,7 @@ static struct stack *create_stack(const struct cpu *cpu, const struct model *mod
         .row_shape_count = batch_shapes(&cpu->options, batches),
         .segment_shapes = segments,
         .segment_shape_count = segment_shapes(&cpu->options, segments),
+        .verified_rows = cpu->options.nodes > 1 ? cpu->options.sessions * cpu->options.nodes : 0,
         .with_context = model == cpu->options.drafter,
     };
     return stack_create(&options);
@@ -252,20 +234,26 @@ void cpu_close(struct backend *backend)
 json_t *cpu_describe(const struct backend *backend)
 {
     const struct cpu *cpu = (const struct cpu *)backend;
-    size_t weights = 0, caches = 0;
+    const struct model_memory target = model_memory(cpu->options.target, (int)product_type_size(cpu->type),
+                                                    cpu->options.ranks),
+                              drafter = model_memory(cpu->options.drafter, (int)product_type_size(cpu->type),
+                                                     cpu->options.ranks);
+    size_t weights = 0;
     for (int i = 0; i < cpu->options.ranks; i++) {
         const struct cpu_rank *rank = &cpu->ranks[i];
         weights += stack_weight_bytes(rank->target) + linear_bytes(rank->head);
-        caches += stack_cache_bytes(rank->target);
-        if (rank->drafter) {
+        if (rank->drafter)
             weights += stack_weight_bytes(rank->drafter) + linear_bytes(rank->fuse);
-            caches += stack_cache_bytes(rank->drafter);
-        }
     }
     json_t *memory = json_object();
     json_set(memory, "weights_bytes", json_integer((json_int_t)weights));
-    json_set(memory, "cache_bytes", json_integer((json_int_t)caches));
+    json_set(memory, "cache_bytes",
+             json_integer((target.position + drafter.position) * cpu->options.capacity * cpu->options.sessions));
     json_set(memory, "capacity_tokens", json_integer(cpu->options.capacity));
+    if (target.state) {
+        json_set(memory, "state_bytes", json_integer((target.state + target.window) * cpu->options.sessions));
+        json_set(memory, "node_bytes", json_integer(target.node));
+    }
     return memory;
 }
 

@@ -8,11 +8,11 @@
 
 #define PARALLEL_ROWS 4 /* fewer rows are not worth waking other threads */
 
-/* Where a layer's keys (or values) of one KV head of a session begin: [capacity, head_size]. */
+/* Where an attention layer's keys (or values) of one KV head of a session begin: [capacity, head_size]. */
 static char *cache_at(const struct stack *stack, char *cache, int layer, int session, int kv_head, int position)
 {
-    size_t head =
-        ((size_t)layer * (size_t)stack->sessions + (size_t)session) * (size_t)stack->kv_heads + (size_t)kv_head;
+    size_t place = (size_t)stack->layers[layer].place;
+    size_t head = (place * (size_t)stack->sessions + (size_t)session) * (size_t)stack->kv_heads + (size_t)kv_head;
     return cache + (head * (size_t)stack->capacity + (size_t)position) * (size_t)stack->model->head_size *
                        product_type_size(stack->type);
 }
@@ -20,9 +20,9 @@ static char *cache_at(const struct stack *stack, char *cache, int layer, int ses
 /* Norms and rotates one head of a row, in place; x: [head_size]. */
 static void rotate_head(const struct stack *stack, float *x, const float *norm, int position)
 {
-    int head = stack->model->head_size, half = head / 2;
-    kernel_rms_norm(x, norm, head, stack->model->norm_epsilon, x);
-    kernel_rotate(x, stack->cosines + position * half, stack->sines + position * half, head);
+    int rotary = stack->model->rotary_size, half = rotary / 2;
+    kernel_rms_norm(x, norm, stack->model->head_size, stack->model->norm_epsilon, x);
+    kernel_rotate(x, stack->cosines + position * half, stack->sines + position * half, rotary);
 }
 
 /* One KV head of a row: key and value, [head_size] each, into cache position `slot`. */
@@ -39,15 +39,15 @@ static void store_key_value(struct stack *stack, int layer, int session, int kv_
 static void store_heads(struct stack *stack, int layer, const struct stack_segment *segment, int kv_head, char *queries)
 {
     const struct model *model = stack->model;
-    int head = model->head_size, group = stack->group, width = (stack->heads + 2 * stack->kv_heads) * head;
+    int head = model->head_size, group = stack->group;
     float scale = 1.0f / sqrtf((float)head);
     size_t query_bytes = (size_t)head * product_type_size(stack->type);
     for (int row = 0; row < segment->count; row++) {
-        float *fused = stack->fused + (size_t)(segment->first + row) * (size_t)width;
-        float *key = fused + (stack->heads + kv_head) * head, *value = key + stack->kv_heads * head;
+        float *fused = stack->fused + (size_t)(segment->first + row) * (size_t)stack->in_width;
+        float *key = fused + stack->heads * stack->query_size + kv_head * head, *value = key + stack->kv_heads * head;
         int position = segment->positions[row];
         for (int g = 0; g < group; g++, queries += query_bytes) {
-            float *query = fused + (kv_head * group + g) * head;
+            float *query = fused + (kv_head * group + g) * stack->query_size;
             rotate_head(stack, query, stack->layers[layer].q_norm, position);
             kernel_store(stack->type, query, scale, head, queries);
         }
@@ -121,9 +121,11 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
     small_product_apply(products->weighted, scratch->weights,
                         cache_at(stack, stack->values, layer, segment->session, kv_head, 0), scratch->output);
     for (int i = 0; i < segment->count * group; i++) {
-        size_t row = (size_t)(segment->first + i / group),
-               column = (size_t)(kv_head * group + i % group) * (size_t)head;
-        size_t at = row * (size_t)(stack->heads * head) + column;
+        size_t row = (size_t)(segment->first + i / group), query = (size_t)(kv_head * group + i % group);
+        size_t at = row * (size_t)(stack->heads * head) + query * (size_t)head;
+        if (model->gated_attention)
+            kernel_damp(scratch->output + i * head,
+                        stack->fused + row * (size_t)stack->in_width + query * (size_t)stack->query_size + head, head);
         kernel_store(stack->type, scratch->output + i * head, 1.0f / scratch->sums[i], head,
                      stack->attended + at * size);
     }
@@ -141,17 +143,26 @@ static void norm_rows(const struct stack *stack, const float *x, const float *we
     }
 }
 
-static void run_attention(struct stack *stack, int index, const struct stack_segment *segments, int segment_count,
-                          int rows, float *x)
+static void attend_all(struct stack *stack, int layer, const struct stack_segment *segments, int segment_count)
 {
-    struct layer *layer = &stack->layers[index];
-    norm_rows(stack, x, layer->input_norm, rows, stack->product_input);
-    linear_apply(layer->qkv, rows, stack->product_input, stack->fused);
 #pragma omp parallel for schedule(static) collapse(2)
     for (int s = 0; s < segment_count; s++)
         for (int kv = 0; kv < stack->kv_heads; kv++)
-            attend(stack, index, &segments[s], kv);
-    linear_apply(layer->o, rows, stack->attended, stack->partial);
+            attend(stack, layer, &segments[s], kv);
+}
+
+/* What lets rows see each other: attention, or a recurrence. */
+static void run_mixer(struct stack *stack, int index, const struct stack_segment *segments, int segment_count, int rows,
+                      float *x)
+{
+    struct layer *layer = &stack->layers[index];
+    norm_rows(stack, x, layer->input_norm, rows, stack->product_input);
+    linear_apply(layer->in, rows, stack->product_input, stack->fused);
+    if (stack->model->kinds[index] == MODEL_RECURRENT)
+        recurrence_run(stack->recurrence, layer->place, segments, segment_count, stack->fused, stack->attended);
+    else
+        attend_all(stack, index, segments, segment_count);
+    linear_apply(layer->out, rows, stack->attended, stack->partial);
     team_reduce_add(stack->team, stack->rank, stack->partial, rows * stack->model->hidden_size, x);
 }
 
@@ -178,7 +189,7 @@ void stack_run(struct stack *stack, const struct stack_segment *segments, int se
     for (int i = 0; i < segment_count; i++)
         fill_bias(stack, &segments[i]);
     for (int i = 0; i < stack->model->layer_count; i++) {
-        run_attention(stack, i, segments, segment_count, rows, x);
+        run_mixer(stack, i, segments, segment_count, rows, x);
         run_mlp(stack, i, rows, x);
         if (on_layer)
             on_layer(context, i, x, rows);
@@ -201,37 +212,63 @@ void stack_add_context(struct stack *stack, int session, int base, int rows, con
         }
 }
 
-void stack_compact(struct stack *stack, int session, int base, const int *nodes, int count)
+static void compact_layer(struct stack *stack, int layer, int session, int base, const int *nodes, int count)
 {
-    int heads = stack->kv_heads;
     size_t row = (size_t)stack->model->head_size * product_type_size(stack->type);
     char *caches[] = {stack->keys, stack->values};
+    for (int kv = 0; kv < stack->kv_heads; kv++)
+        for (int c = 0; c < 2; c++)
+            for (int i = 0; i < count; i++)
+                if (nodes[i] != i)
+                    memcpy(cache_at(stack, caches[c], layer, session, kv, base + i),
+                           cache_at(stack, caches[c], layer, session, kv, base + nodes[i]), row);
+}
+
+void stack_commit(struct stack *stack, int session, int base, int first, const int *nodes, int count)
+{
     for (int layer = 0; layer < stack->model->layer_count; layer++)
-        for (int kv = 0; kv < heads; kv++)
-            for (int c = 0; c < 2; c++)
-                for (int i = 0; i < count; i++)
-                    if (nodes[i] != i)
-                        memcpy(cache_at(stack, caches[c], layer, session, kv, base + i),
-                               cache_at(stack, caches[c], layer, session, kv, base + nodes[i]), row);
+        if (stack->model->kinds[layer] == MODEL_ATTENTION)
+            compact_layer(stack, layer, session, base, nodes, count);
+    if (stack->recurrence)
+        recurrence_commit(stack->recurrence, session, first, nodes, count);
+}
+
+void stack_reset(struct stack *stack, int session)
+{
+    if (stack->recurrence)
+        recurrence_reset(stack->recurrence, session);
+}
+
+const float *stack_state(const struct stack *stack, int layer, int session)
+{
+    return recurrence_state(stack->recurrence, layer, session);
+}
+
+static void run_attention_products(struct stack *stack, int layer, const struct attention_products *products)
+{
+#pragma omp parallel for schedule(static)
+    for (int kv = 0; kv < stack->kv_heads; kv++) {
+        struct attention_scratch *scratch = &stack->scratch[omp_get_thread_num()];
+        small_product_apply(products->scores, scratch->queries, cache_at(stack, stack->keys, layer, 0, kv, 0),
+                            scratch->scores);
+        small_product_apply(products->weighted, scratch->weights, cache_at(stack, stack->values, layer, 0, kv, 0),
+                            scratch->output);
+    }
 }
 
 void stack_run_products(struct stack *stack, int rows, int base)
 {
-    int step = (base + rows + STACK_COLUMN_STEP - 1) / STACK_COLUMN_STEP - 1, kv_heads = stack->kv_heads;
+    int step = (base + rows + STACK_COLUMN_STEP - 1) / STACK_COLUMN_STEP - 1;
     const struct attention_products *products =
         &stack->attention[segment_shape(stack, rows) * stack->column_steps + step];
     for (int i = 0; i < stack->model->layer_count; i++) {
         struct layer *layer = &stack->layers[i];
-        linear_apply(layer->qkv, rows, stack->product_input, stack->fused);
-#pragma omp parallel for schedule(static)
-        for (int kv = 0; kv < kv_heads; kv++) {
-            struct attention_scratch *scratch = &stack->scratch[omp_get_thread_num()];
-            small_product_apply(products->scores, scratch->queries, cache_at(stack, stack->keys, i, 0, kv, 0),
-                                scratch->scores);
-            small_product_apply(products->weighted, scratch->weights, cache_at(stack, stack->values, i, 0, kv, 0),
-                                scratch->output);
-        }
-        linear_apply(layer->o, rows, stack->attended, stack->partial);
+        linear_apply(layer->in, rows, stack->product_input, stack->fused);
+        if (stack->model->kinds[i] == MODEL_RECURRENT)
+            recurrence_run_products(stack->recurrence, layer->place, rows);
+        else
+            run_attention_products(stack, i, products);
+        linear_apply(layer->out, rows, stack->attended, stack->partial);
         linear_apply(layer->gate_up, rows, stack->product_input, stack->fused);
         linear_apply(layer->down, rows, stack->product_input, stack->partial);
     }

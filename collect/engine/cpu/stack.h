@@ -18,6 +18,8 @@ struct stack_segment {
     const int *positions;    /* [count]: for the rotation */
     const uint64_t *visible; /* [count][words]: bit j of row i: row i sees new row j */
     int words;
+    const int *parents; /* [count], a parent before its child, -1: none; NULL: each row is behind the one before */
+    bool advances;      /* the rows are committed as they run; otherwise stack_commit() says which are */
 };
 
 /* Called with the residual stream x[rows, hidden_size] after each layer. */
@@ -36,6 +38,7 @@ struct stack_options {
     int row_shape_count;
     const int *segment_shapes; /* rows of a segment that attention is readied for, rising */
     int segment_shape_count;
+    int verified_rows; /* of a batch that does not advance its sessions; 0: every batch does */
     bool with_context; /* a drafter: keys and values of all layers also come from fused features */
 };
 
@@ -52,12 +55,18 @@ void stack_run(struct stack *stack, const struct stack_segment *segments, int se
  * type), whose tokens stand at cache positions base, base + 1, ... of the session. */
 void stack_add_context(struct stack *stack, int session, int base, int rows, const void *features);
 
-/* Moves the uncommitted rows nodes[0] < nodes[1] < ... of a session behind its committed length `base`: row nodes[i] to
- * base + i. */
-void stack_compact(struct stack *stack, int session, int base, const int *nodes, int count);
+/* Empties a session. */
+void stack_reset(struct stack *stack, int session);
+
+/* Commits a path of a session's last verified rows, nodes[0] < nodes[1] < ..., which began at row `first` of their
+ * batch: moves their keys and values behind the committed length `base`, row nodes[i] to base + i, and advances the
+ * states of recurrent layers along them. */
+void stack_commit(struct stack *stack, int session, int base, int first, const int *nodes, int count);
+
+/* A session's committed states in recurrent layer `layer` (attention not counted): recurrence_state()'s. */
+const float *stack_state(const struct stack *stack, int layer, int session);
 
 size_t stack_weight_bytes(const struct stack *stack);
-size_t stack_cache_bytes(const struct stack *stack);
 
 /* For benchmarks: the products that stack_run and stack_add_context would call for one segment of `rows` rows over
  * `base` committed positions, and nothing else. */

@@ -1,0 +1,401 @@
+/* The hybrid of attention and gated DeltaNet in float32 against Hugging Face transformers' outputs
+ * (tests/golden/qwen35-tiny): logits of prompts, of a tree's nodes, and a greedy continuation; every method and number
+ * of ranks against each other; and the committed states over thousands of rounds. CLEANSLATE_BACKEND=cuda tests that
+ * backend instead of the CPU's. */
+#include "collect/base/json.h"
+#include "collect/engine/decode.h"
+#include "tests/engine/model_files.h"
+#include "tests/record/fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FOLDER "tests/golden/qwen35-tiny"
+#define LOGIT_TOLERANCE 1e-4
+
+enum {
+    VOCABULARY = 512,
+    CAPACITY = 256,
+    NODES = 65,
+    RANKS = 4,
+    STATES = 6 * 12 * 32 * 32, /* floats of a session's */
+    SESSIONS = 3
+};
+
+static const struct sampling greedy = {.top_p = 1};
+static const struct backend_class *class;
+static json_t *golden;
+static struct model *target, *drafter;
+static float logits[CAPACITY * VOCABULARY];
+static double worst; /* distance of a logit from the reference's, over all that was compared */
+
+/* A drafter that knows nothing: two layers of random weights, one of them with a window, fed from a recurrent and from
+ * an attention layer. */
+static struct model *make_drafter(struct error *error)
+{
+    char *folder = fixture_make_folder();
+    json_t *config = model_files_json(
+        "{'model_type': 'qwen3', 'hidden_size': 128, 'intermediate_size': 192, 'num_hidden_layers': 2, "
+        "'num_attention_heads': 4, 'num_key_value_heads': 2, 'head_dim': 32, 'vocab_size': 512, "
+        "'max_position_embeddings': 1024, 'rope_theta': 1e7, 'num_target_layers': 8, 'block_size': 8, "
+        "'layer_types': ['sliding_attention', 'full_attention'], 'sliding_window': 20, "
+        "'dflash_config': {'target_layer_ids': [1, 7], 'mask_token_id': 3}}");
+    json_t *tensors = model_files_tensors(config);
+    model_files_write_random(folder, config, tensors, 11);
+    struct model *model = model_open_drafter(folder, target, error);
+    json_decref(tensors);
+    json_decref(config);
+    fixture_remove_folder(folder);
+    return model;
+}
+
+static int open_world(void **state)
+{
+    struct error error = {0};
+    const char *backend = getenv("CLEANSLATE_BACKEND");
+    (void)state;
+    class = backend_find(backend ? backend : "cpu", &error);
+    if (!class || !class->has_recurrence)
+        print_message("SKIPPED: %s\n", class ? "this backend has no recurrent layers" : error.message);
+    error = (struct error){0};
+    golden = json_read_file(FOLDER "/golden.json", &error);
+    target = model_open_target(FOLDER, &error);
+    drafter = target ? make_drafter(&error) : NULL;
+    if (error.message[0])
+        print_error("%s\n", error.message);
+    return error.message[0] ? -1 : 0;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    print_message("largest distance of a logit from the reference: %.2g\n", worst);
+    model_close(drafter);
+    model_close(target);
+    json_decref(golden);
+    return 0;
+}
+
+static struct backend_options options_for(int ranks, enum method method, int budget)
+{
+    bool drafts = method != METHOD_AUTO;
+    int nodes = method == METHOD_DDTREE ? budget + 1 : drafts ? drafter->block_size : 1;
+    return (struct backend_options){.target = target,
+                                    .drafter = drafts ? drafter : NULL,
+                                    .dtype = ENGINE_FLOAT32,
+                                    .ranks = ranks,
+                                    .sessions = SESSIONS,
+                                    .capacity = CAPACITY + nodes,
+                                    .nodes = method == METHOD_DDTREE ? budget + 1
+                                             : drafts                ? drafter->block_size
+                                                                     : 1,
+                                    .draft_width = method == METHOD_DDTREE ? budget : 1,
+                                    .vocabulary = VOCABULARY};
+}
+
+static struct backend *open_backend(const struct backend_options *options)
+{
+    struct error error = {0};
+    struct backend *backend = class->open(options, &error);
+    assert_string_equal(error.message, "");
+    /* The backend does not keep the error. */
+    /* cppcheck-suppress returnDanglingLifetime */
+    return backend;
+}
+
+static bool can_run(void)
+{
+    return class && class->has_recurrence;
+}
+
+static int *read_ints(const json_t *array, int *count)
+{
+    *count = (int)json_array_size(array);
+    int *numbers = calloc((size_t)*count + 1, sizeof *numbers);
+    for (int i = 0; i < *count; i++)
+        numbers[i] = (int)json_integer_value(json_array_get(array, (size_t)i));
+    return numbers;
+}
+
+static double log_sum_exp(const float *x)
+{
+    double best = x[0], sum = 0;
+    for (int i = 1; i < VOCABULARY; i++)
+        best = fmax(best, x[i]);
+    for (int i = 0; i < VOCABULARY; i++)
+        sum += exp(x[i] - best);
+    return best + log(sum);
+}
+
+static void assert_near(double actual, const json_t *expected)
+{
+    double distance = fabs(actual - json_number_value(expected));
+    worst = fmax(worst, distance);
+    assert_true(distance < LOGIT_TOLERANCE);
+}
+
+/* One golden row: its ten best logits and its log-sum-exp. */
+static void assert_row(const json_t *row, const float *ours)
+{
+    const json_t *ids = json_object_get(row, "top_ids"), *values = json_object_get(row, "top");
+    assert_int_equal(json_array_size(ids), 10);
+    for (size_t i = 0; i < 10; i++)
+        assert_near(ours[json_integer_value(json_array_get(ids, i))], json_array_get(values, i));
+    assert_near(log_sum_exp(ours), json_object_get(row, "logsumexp"));
+}
+
+/* Appends to an empty session in pieces of at most `piece`, and keeps the logits of every position. */
+static void extend_in_pieces(struct backend *backend, const int *ids, int count, int piece)
+{
+    struct choice chosen;
+    class->reset(backend, 0, &greedy);
+    for (int done = 0; done < count; done += piece) {
+        int rows = count - done < piece ? count - done : piece;
+        class->extend(backend, &(struct segment){0, rows, ids + done, NULL}, 1, &chosen);
+        class->inspect(backend, INSPECT_LOGITS, 0, rows, logits + (size_t)done * VOCABULARY);
+    }
+}
+
+/* At every length, in whole chunks, in uneven pieces and by single steps. */
+static void logits_of_prompts_agree(void **state)
+{
+    (void)state;
+    static const int pieces[] = {64, 7, 1};
+    size_t index, row_index;
+    json_t *prompt, *row;
+    for (int ranks = 1; can_run() && ranks <= RANKS; ranks *= 2) {
+        const struct backend_options options = options_for(ranks, METHOD_AUTO, 0);
+        struct backend *backend = open_backend(&options);
+        json_array_foreach(json_object_get(golden, "cases"), index, prompt)
+        {
+            int count, *ids = read_ints(json_object_get(prompt, "ids"), &count);
+            for (int i = 0; i < 3; i++) {
+                extend_in_pieces(backend, ids, count, pieces[i]);
+                json_array_foreach(json_object_get(prompt, "logits"), row_index, row)
+                    assert_row(row, logits + json_integer_value(json_object_get(row, "pos")) * VOCABULARY);
+            }
+            free(ids);
+        }
+        class->close(backend);
+    }
+}
+
+/* --- trees ------------------------------------------------------------------------------------------------------ */
+
+static void append(struct backend *backend, int session, const int *ids, int count)
+{
+    struct choice ignored;
+    class->extend(backend, &(struct segment){session, count, ids, NULL}, 1, &ignored);
+}
+
+/* The path to `node`, whose tokens are appended to session 1 one by one: both sessions answer the next row alike. */
+static void check_commit(struct backend *backend, const struct segment *tree, int node)
+{
+    static float ours[VOCABULARY], single[VOCABULARY];
+    int path[NODES], length = 0;
+    for (int at = node; at >= 0; at = tree->parents[at])
+        length++;
+    for (int at = node, i = length; at >= 0; at = tree->parents[at])
+        path[--i] = at;
+    class->commit(backend, &(struct kept_path){0, length, path}, 1);
+    for (int i = 0; i < length; i++)
+        append(backend, 1, &tree->tokens[path[i]], 1);
+    append(backend, 0, &tree->tokens[0], 1);
+    class->inspect(backend, INSPECT_LOGITS, 0, 1, ours);
+    append(backend, 1, &tree->tokens[0], 1);
+    class->inspect(backend, INSPECT_LOGITS, 0, 1, single);
+    for (int i = 0; i < VOCABULARY; i++)
+        assert_float_equal(ours[i], single[i], 2 * LOGIT_TOLERANCE);
+}
+
+static void logits_of_a_trees_nodes_agree(void **state)
+{
+    (void)state;
+    const json_t *expected = json_object_get(golden, "tree"), *nodes = json_object_get(expected, "nodes");
+    int prefix_count, count, *prefix = read_ints(json_object_get(expected, "prefix"), &prefix_count);
+    int *tokens = read_ints(json_object_get(expected, "tokens"), &count),
+        *parents = read_ints(json_object_get(expected, "parents"), &count);
+    for (int ranks = 1; can_run() && ranks <= RANKS; ranks *= 2) {
+        const struct backend_options options = options_for(ranks, METHOD_DDTREE, NODES - 1);
+        struct backend *backend = open_backend(&options);
+        struct choice chosen[NODES];
+        const struct segment tree = {0, count, tokens, parents}, other = {0, count, prefix, parents};
+        for (int session = 0; session < 2; session++) {
+            class->reset(backend, session, &greedy);
+            append(backend, session, prefix, prefix_count);
+        }
+        for (int i = 0; i < 2; i++) { /* another tree between leaves no trace */
+            class->verify(backend, &tree, 1, chosen);
+            class->inspect(backend, INSPECT_LOGITS, 0, count, logits);
+            for (int node = 0; node < count; node++)
+                assert_row(json_array_get(nodes, (size_t)node), logits + node * VOCABULARY);
+            class->verify(backend, &other, 1, chosen);
+        }
+        class->verify(backend, &tree, 1, chosen);
+        check_commit(backend, &tree, 8);
+        class->close(backend);
+    }
+    free(prefix);
+    free(tokens);
+    free(parents);
+}
+
+/* --- methods ---------------------------------------------------------------------------------------------------- */
+
+/* Runs the golden prompt in session 0 and shorter ones beside it; each session's tokens into outputs. */
+static void run_method(int ranks, enum method method, int budget, int outputs[SESSIONS][40])
+{
+    const struct backend_options options = options_for(ranks, method, budget);
+    struct backend *backend = open_backend(&options);
+    struct decoder *decoder = decoder_create(backend, &options, method, budget);
+    struct sample samples[SESSIONS];
+    int count, *prompt = read_ints(json_object_get(json_object_get(golden, "greedy"), "prompt"), &count);
+    for (int i = 0; i < SESSIONS; i++) {
+        const struct decode_request request = {prompt, i == 0 ? count : 20 * i + 1, 40, true, greedy};
+        sample_init(&samples[i]);
+        decoder_admit(decoder, i, &request, &samples[i]);
+    }
+    while (decoder_round(decoder) > 0)
+        ;
+    for (int i = 0; i < SESSIONS; i++) {
+        assert_int_equal(samples[i].tokens, 40);
+        memcpy(outputs[i], samples[i].token_ids, 40 * sizeof(int));
+        sample_free(&samples[i]);
+    }
+    free(prompt);
+    decoder_destroy(decoder);
+    class->close(backend);
+}
+
+static void every_method_gives_the_same_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        enum method method;
+        int budget;
+    } methods[] = {{METHOD_AUTO, 0},   {METHOD_LINEAR, 0},  {METHOD_DDTREE, 16}, /* at every number of ranks */
+                   {METHOD_DDTREE, 1}, {METHOD_DDTREE, 64}, {METHOD_DDTREE, 300}};
+    int count, *expected = read_ints(json_object_get(json_object_get(golden, "greedy"), "tokens"), &count);
+    int first[SESSIONS][40], outputs[SESSIONS][40];
+    assert_int_equal(count, 40);
+    for (int ranks = 1; can_run() && ranks <= RANKS; ranks *= 2)
+        for (size_t i = 0; i < (ranks == 1 ? sizeof methods / sizeof *methods : 3); i++) {
+            run_method(ranks, methods[i].method, methods[i].budget, outputs);
+            if (ranks == 1 && i == 0)
+                memcpy(first, outputs, sizeof first);
+            assert_memory_equal(outputs[0], expected, sizeof outputs[0]);
+            assert_memory_equal(outputs, first, sizeof first);
+        }
+    free(expected);
+}
+
+/* --- drift ------------------------------------------------------------------------------------------------------ */
+
+enum { ROUNDS = 2000, TREE = 8, DEPTH = 2, PREFILL = 40, LONGEST = PREFILL + 3 * ROUNDS };
+
+struct history {
+    struct backend *backend;
+    uint64_t random;
+    int tokens[LONGEST], count;
+};
+
+static int draw(struct history *history, int count)
+{
+    history->random = history->random * 6364136223846793005u + 1442695040888963407u;
+    return (int)((history->random >> 33) % (uint64_t)count);
+}
+
+/* Verifies a random tree over session 0 and keeps a random path of it, at most three nodes; session 1 takes the same
+ * tokens by single steps. */
+static void run_round(struct history *history)
+{
+    int tokens[TREE], parents[TREE], depths[TREE], path[TREE];
+    struct choice chosen[TREE];
+    for (int i = 0; i < TREE; i++) {
+        tokens[i] = draw(history, VOCABULARY);
+        parents[i] = i ? draw(history, 2) ? i - 1 : draw(history, i) : -1;
+        if (i && depths[parents[i]] == DEPTH)
+            parents[i] = 0;
+        depths[i] = i ? depths[parents[i]] + 1 : 0;
+    }
+    class->verify(history->backend, &(struct segment){0, TREE, tokens, parents}, 1, chosen);
+    int node = draw(history, TREE), length = depths[node] + 1;
+    for (int i = length - 1; i >= 0; i--, node = parents[node])
+        path[i] = node;
+    class->commit(history->backend, &(struct kept_path){0, length, path}, 1);
+    for (int i = 0; i < length; i++) {
+        history->tokens[history->count++] = tokens[path[i]];
+        append(history->backend, 1, &tokens[path[i]], 1);
+    }
+}
+
+/* The distance of session 0's states from another session's, relative to these; the largest of any layer and head. */
+static double state_error(struct backend *backend, int session)
+{
+    static float ours[STATES], others[STATES];
+    double largest = 0;
+    class->inspect(backend, INSPECT_STATE, 0, 1, ours);
+    class->inspect(backend, INSPECT_STATE, session, 1, others);
+    for (int head = 0; head < STATES; head += 32 * 32) {
+        double distance = 0, size = 0;
+        for (int i = head; i < head + 32 * 32; i++) {
+            distance += ((double)ours[i] - (double)others[i]) * ((double)ours[i] - (double)others[i]);
+            size += (double)others[i] * (double)others[i];
+        }
+        largest = fmax(largest, sqrt(distance / size));
+    }
+    return largest;
+}
+
+static void states_do_not_drift(void **state)
+{
+    (void)state;
+    if (!can_run())
+        skip();
+    static struct history history = {.random = 3};
+    struct backend_options options = options_for(1, METHOD_AUTO, 0);
+    options.capacity = LONGEST + TREE;
+    options.nodes = TREE;
+    history.backend = open_backend(&options);
+    double halves[2] = {0}, sequential = 0;
+    for (int i = 0; i < PREFILL; i++)
+        history.tokens[history.count++] = draw(&history, VOCABULARY);
+    for (int session = 0; session < 2; session++) {
+        class->reset(history.backend, session, &greedy);
+        append(history.backend, session, history.tokens, PREFILL);
+    }
+    for (int round = 1; round <= ROUNDS; round++) {
+        run_round(&history);
+        sequential = fmax(sequential, round % 20 ? 0 : state_error(history.backend, 1));
+        if (round % 200)
+            continue;
+        class->reset(history.backend, 2, &greedy);
+        append(history.backend, 2, history.tokens, history.count);
+        double *half = &halves[round > ROUNDS / 2];
+        *half = fmax(*half, state_error(history.backend, 2));
+    }
+    print_message(
+        "after %d rounds of %d tokens: states within %.2g of single steps, within %.2g and then %.2g of a fresh "
+        "prefill\n",
+        ROUNDS, history.count - PREFILL, sequential, halves[0], halves[1]);
+    assert_true(sequential <= 1e-4);
+    assert_true(halves[1] <= 1e-3);
+    assert_true(halves[1] <= 2 * halves[0]);
+    class->close(history.backend);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_of_prompts_agree),
+        cmocka_unit_test(logits_of_a_trees_nodes_agree),
+        cmocka_unit_test(every_method_gives_the_same_tokens),
+        cmocka_unit_test(states_do_not_drift),
+    };
+    return cmocka_run_group_tests(tests, open_world, close_world);
+}
