@@ -36,6 +36,11 @@ enum rule_metric {
 
 enum rule_id {
     RULE_INCOMPLETE,
+    /* Why, before what follows from it: the first that is invalid is told as the reason. */
+    RULE_CONTEXT_OVERFLOW,
+    RULE_SERVER_DIED,
+    RULE_OUT_OF_MEMORY,
+    RULE_SILENT,
     RULE_ALL_FAILED,
     RULE_ZERO_TOKENS,
     RULE_EMPTY_STREAM,
@@ -44,7 +49,6 @@ enum rule_id {
     RULE_TOKENS_MISMATCH,
     RULE_CLOCK,
     RULE_FAILED_REQUEST,
-    RULE_CONTEXT_OVERFLOW,
     RULE_OUTPUT_SHORT,
     RULE_OUTPUT_LONG,
     RULE_ACCEPT_OUT_OF_RANGE,
@@ -65,9 +69,6 @@ enum rule_id {
     RULE_CACHE_STARVED,
     RULE_LITTLES_LAW,
     RULE_PEAK_LT_MEAN,
-    RULE_SERVER_DIED,
-    RULE_OUT_OF_MEMORY,
-    RULE_SILENT,
     RULE_COUNTER_RESET,
     RULE_SPEC_METRICS_MISSING,
     RULE_DECLARED_INVALID,

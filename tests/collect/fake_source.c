@@ -42,6 +42,8 @@ static json_t *describe(struct source *source, const struct arm *arm)
     json_set(description, "kind", json_string("engine"));
     json_set(description, "dtype", json_string("float32"));
     json_set(description, "target", json_pack("{s:s}", "sha256", fake(source)->weights));
+    if (arm && fake(source)->on_arm)
+        json_set(description, "launch", json_string(fake(source)->on_arm(fake(source), arm)));
     if (arm && arm->method != METHOD_AUTO)
         json_set(description, "drafter", json_pack("{s:i}", "block_size", 16));
     return description;
@@ -53,6 +55,8 @@ static int load(struct source *source, const struct arm *arm, const char *log, j
     (void)error;
     struct fake_source *self = fake(source);
     self->loads++;
+    if (self->on_arm)
+        self->on_arm(self, arm);
     self->bad = arm->method == METHOD_DDTREE && arm->budget == self->bad_budget && self->bad_attempts > 0;
     self->bad_attempts -= self->bad;
     *memory = json_pack("{s:i}", "weights_bytes", 1);
@@ -70,8 +74,9 @@ static void answer(struct fake_source *self, const struct request *request, stru
     sample->asked_ignore_eos = request->ignore_eos;
     static int64_t answers; /* of any fake in the process: equal times would make attempts copies */
     sample->start_ns = ++answers * NS_A_TOKEN * 100 + getpid();
-    if (self->bad && self->bad_error_code) {
-        sample->error_code = xstrdup(self->bad_error_code);
+    const bool overflows = self->overflowing && strcmp(self->overflowing, request->workload) == 0;
+    if (overflows || (self->bad && self->bad_error_code)) {
+        sample->error_code = xstrdup(overflows ? "CONTEXT_OVERFLOW" : self->bad_error_code);
         sample->error_message = xstrdup("as asked");
         return;
     }
@@ -97,8 +102,12 @@ static void answer(struct fake_source *self, const struct request *request, stru
 static int run(struct source *source, const struct request *requests, int count, int in_flight,
                source_on_sample *on_sample, void *context, struct error *error)
 {
-    (void)in_flight, (void)error;
+    (void)in_flight;
     struct fake_source *self = fake(source);
+    if (self->dies) {
+        fail(error, "exit by signal 4; its log ends: CUDA error: an illegal instruction was encountered");
+        return SOURCE_SERVER_DIED;
+    }
     for (int i = 0; i < count; i++) {
         struct sample sample;
         self->requests++;
@@ -131,6 +140,16 @@ static int list_gpus(struct source *source, char (*ids)[TELEMETRY_ID_SIZE])
     return gpu ? 1 : 0;
 }
 
+static int observe(struct source *source, struct observed *observed, struct error *error)
+{
+    (void)error;
+    if (fake(source)->cache_slots_needed) {
+        observed->cache_slots = fake(source)->cache_slots;
+        observed->cache_slots_needed = fake(source)->cache_slots_needed;
+    }
+    return 0;
+}
+
 static void do_close(struct source *source)
 {
     (void)source;
@@ -145,6 +164,7 @@ void fake_source_init(struct fake_source *source)
                                               .load = load,
                                               .run = run,
                                               .audit = audit,
+                                              .observe = observe,
                                               .list_gpus = list_gpus,
                                               .close = do_close};
     *source = (struct fake_source){.base = {&class}, .context = 1000, .weights = "0123"};

@@ -18,6 +18,13 @@ struct fake_source {
     int bad_attempts;           /* so often, then well */
     const char *bad_error_code; /* NULL: half of the tokens; else an error with this code */
     bool bad;                   /* the arm that is loaded answers badly */
+
+    /* Sets what follows for the arm that is loaded, and answers how it was launched, which describe() has; also called
+     * for arms that are only described. NULL: nothing. */
+    const char *(*on_arm)(struct fake_source *source, const struct arm *arm);
+    bool dies;                           /* at its first request */
+    const char *overflowing;             /* every request of this workload is too long; NULL: none */
+    int cache_slots, cache_slots_needed; /* what it sees of itself; 0: nothing */
 };
 
 void fake_source_init(struct fake_source *source);

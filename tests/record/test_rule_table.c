@@ -22,10 +22,10 @@ static void test_an_overflow_is_also_a_failure(void **state)
     fixture_fail_sample(&attempt.samples[2], "CONTEXT_OVERFLOW");
     rule_judge_attempt(&attempt, NULL, &verdicts);
     assert_int_equal(verdicts.count, 2);
-    assert_int_equal(verdicts.items[0].rule, RULE_FAILED_REQUEST);
-    assert_non_null(strstr(verdicts.items[0].detail, "p2: CONTEXT_OVERFLOW: first second"));
-    assert_int_equal(verdicts.items[1].rule, RULE_CONTEXT_OVERFLOW);
-    assert_non_null(strstr(verdicts.items[1].detail, "p2"));
+    assert_int_equal(verdicts.items[0].rule, RULE_CONTEXT_OVERFLOW); /* the reason comes first */
+    assert_non_null(strstr(verdicts.items[0].detail, "p2"));
+    assert_int_equal(verdicts.items[1].rule, RULE_FAILED_REQUEST);
+    assert_non_null(strstr(verdicts.items[1].detail, "p2: CONTEXT_OVERFLOW: first second"));
     verdicts_free(&verdicts);
     attempt_free(&attempt);
 }
