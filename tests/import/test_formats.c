@@ -132,7 +132,7 @@ static const struct example examples[] = {
     {"tp1-auto",
      {FILES "vllm-detailed.json"},
      {{"tp1-auto/1-1", "imported", 3, 35, 150, NAN,
-       "i:FAILED_REQUEST i:CONTEXT_OVERFLOW s:SHORT_RUN i:ITL_PER_CHUNK i:ITL_PER_CHUNK"}}},
+       "i:CONTEXT_OVERFLOW i:FAILED_REQUEST s:SHORT_RUN i:ITL_PER_CHUNK i:ITL_PER_CHUNK"}}},
     /* no times from start to end: the stated mean */
     {NULL,
      {FILES "vllm-appended.jsonl"},
