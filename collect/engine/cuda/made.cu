@@ -5,20 +5,21 @@
 #define THREADS 512
 #define LOADS 8 /* 16-byte loads of a thread that are under way together */
 
-template <typename T> static __global__ void fill(struct recipe recipe, int64_t first, int64_t count, T *out)
+template <typename T> static __global__ void fill(struct recipe recipe, struct made_part part, T *out)
 {
-    int64_t step = (int64_t)gridDim.x * THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += step)
-        store(&out[i], recipe_element(recipe, (uint64_t)(first + i)));
+    int64_t count = part.rows * part.columns, step = (int64_t)gridDim.x * THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += step) {
+        int64_t index = part.first + i / part.columns * part.stride + i % part.columns;
+        store(&out[i], recipe_element(recipe, (uint64_t)index));
+    }
 }
 
-void made_fill(enum element type, struct recipe recipe, int64_t first, int64_t count, void *out, cudaStream_t stream)
+void made_fill(enum element type, struct recipe recipe, struct made_part part, void *out, cudaStream_t stream)
 {
-    int64_t blocks = (count + THREADS - 1) / THREADS;
+    int64_t blocks = (part.rows * part.columns + THREADS - 1) / THREADS;
     if (blocks == 0)
         return;
-    LAUNCH(type, (fill<T>
-                  <<<(unsigned)(blocks < 4096 ? blocks : 4096), THREADS, 0, stream>>>(recipe, first, count, (T *)out)));
+    LAUNCH(type, (fill<T><<<(unsigned)(blocks < 4096 ? blocks : 4096), THREADS, 0, stream>>>(recipe, part, (T *)out)));
 }
 
 static __device__ __forceinline__ uint4 load_once(const uint4 *from)

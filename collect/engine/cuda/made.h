@@ -9,8 +9,13 @@
 extern "C" {
 #endif
 
-/* out[count] = the recipe's elements from `first` on, in the type. */
-void made_fill(enum element type, struct recipe recipe, int64_t first, int64_t count, void *out, cudaStream_t stream);
+/* A rectangle of a matrix whose rows have `stride` elements. */
+struct made_part {
+    int64_t first, rows, columns, stride; /* first: index of its first element in the matrix */
+};
+
+/* out[rows, columns] = the recipe's elements there, in the type. */
+void made_fill(enum element type, struct recipe recipe, struct made_part part, void *out, cudaStream_t stream);
 
 /* Reads `bytes` (a multiple of 16) of memory once, in `blocks` blocks of threads, and changes nothing. `out`: one word
  * that is only written where the memory's bits meet by chance. */

@@ -70,7 +70,8 @@ static double measure_reading(const struct stopwatch *watch)
     void *memory = device_allocate(bytes);
     unsigned *out = device_allocate(sizeof *out);
     double best = 0;
-    made_fill(ELEMENT_FLOAT32, (struct recipe){.seed = 1, .spread = 1}, 0, (int64_t)(bytes / 4), memory, watch->stream);
+    made_fill(ELEMENT_FLOAT32, (struct recipe){.seed = 1, .spread = 1},
+              (struct made_part){0, 1, (int64_t)(bytes / 4), (int64_t)(bytes / 4)}, memory, watch->stream);
     for (int blocks = processors; blocks <= 16 * processors; blocks *= 2)
         for (int i = 0; i < READS; i++) {
             stopwatch_start(watch);
@@ -97,6 +98,7 @@ static void square_open(struct square *square, enum element type, cudaStream_t s
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const size_t elements = (size_t)SIDE * SIDE, bytes = elements * element_size(type);
     const struct recipe recipe = {.seed = 2, .spread = 1.0f / SIDE};
+    const struct made_part whole = {0, SIDE, SIDE, SIDE};
     LT_CHECK(cublasLtCreate(&square->handle));
     LT_CHECK(cublasLtMatmulDescCreate(&square->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     LT_CHECK(
@@ -107,8 +109,8 @@ static void square_open(struct square *square, enum element type, cudaStream_t s
     square->b = device_allocate(bytes);
     square->c = device_allocate(bytes);
     square->workspace = device_allocate(WORKSPACE);
-    made_fill(type, recipe, 0, (int64_t)elements, square->a, stream);
-    made_fill(type, recipe, 0, (int64_t)elements, square->b, stream);
+    made_fill(type, recipe, whole, square->a, stream);
+    made_fill(type, recipe, whole, square->b, stream);
 }
 
 static void square_close(struct square *square)

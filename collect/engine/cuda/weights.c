@@ -58,7 +58,7 @@ static void load(struct loader *loader, enum element type, const struct tensor *
 {
     size_t size = element_size(type);
     if (tensor->type == TENSOR_MADE) {
-        made_fill(type, tensor->recipe, first, count, to, loader->stream);
+        made_fill(type, tensor->recipe, (struct made_part){first, 1, count, count}, to, loader->stream);
         loading_add(count);
         return;
     }
@@ -76,6 +76,14 @@ static void load(struct loader *loader, enum element type, const struct tensor *
     }
 }
 
+static void make_columns(struct loader *loader, const struct weight_part *part, char *to)
+{
+    int64_t stride = part->tensor->shape[1];
+    const struct made_part made = {part->first_row * stride + part->first_column, part->rows, part->columns, stride};
+    made_fill(loader->type, part->tensor->recipe, made, to, loader->stream);
+    loading_add((int64_t)part->rows * part->columns);
+}
+
 /* Queues columns of a matrix: whole rows of it pass through the buffers, and their columns are copied. */
 static void load_columns(struct loader *loader, const struct weight_part *part, char *to)
 {
@@ -84,20 +92,15 @@ static void load_columns(struct loader *loader, const struct weight_part *part, 
     for (int64_t done = 0; done < part->rows; done += together) {
         int64_t rows = part->rows - done < together ? part->rows - done : together;
         int64_t first = (part->first_row + done) * stride;
-        if (part->tensor->type == TENSOR_MADE) {
-            load(loader, loader->type, part->tensor, first, rows * part->columns, to + (size_t)done * width);
-            continue;
-        }
         int buffer = loader->next;
         loader->next = !buffer;
         CUDA_CHECK(cudaEventSynchronize(loader->copied[buffer]));
         convert(loader->type, part->tensor, first, rows * stride, loader->pinned[buffer]);
         tensor_release(part->tensor, first, rows * stride);
         loading_add(rows * part->columns);
-        CUDA_CHECK(cudaMemcpy2DAsync(to + (size_t)done * width, width,
-                                     (char *)loader->pinned[buffer] + (size_t)part->first_column * size,
-                                     (size_t)stride * size, width, (size_t)rows, cudaMemcpyHostToDevice,
-                                     loader->stream));
+        CUDA_CHECK(cudaMemcpy2DAsync(
+            to + (size_t)done * width, width, (char *)loader->pinned[buffer] + (size_t)part->first_column * size,
+            (size_t)stride * size, width, (size_t)rows, cudaMemcpyHostToDevice, loader->stream));
         CUDA_CHECK(cudaEventRecord(loader->copied[buffer], loader->stream));
     }
 }
@@ -123,6 +126,8 @@ void *loader_matrix(struct loader *loader, const struct weight_part *parts, int 
         int64_t stride = part->tensor->shape[1];
         if (part->columns == stride)
             load(loader, loader->type, part->tensor, part->first_row * stride, part->rows * stride, to);
+        else if (part->tensor->type == TENSOR_MADE)
+            make_columns(loader, part, to);
         else
             load_columns(loader, part, to);
         to += (size_t)part->rows * (size_t)part->columns * size;
