@@ -14,7 +14,7 @@ struct campaign {
     const struct plan *plan;
     const bool *only;
     char *folder;
-    struct subject subject;
+    struct subject subject, tuning; /* of the blocks that are reported, and of those before them */
     struct ledger ledger;
     struct run run; /* as the folder stands */
     struct sessions sessions;
@@ -44,30 +44,35 @@ static void read_on(struct campaign *campaign)
     find_sessions(campaign);
 }
 
+static const struct subject *subject_of(const struct campaign *campaign, int block)
+{
+    return block <= campaign->plan->tuning_blocks ? &campaign->tuning : &campaign->subject;
+}
+
 static int schedule(struct campaign *campaign, int block)
 {
-    return schedule_block(&campaign->subject, &campaign->run, &campaign->sessions, block, campaign->only,
+    return schedule_block(subject_of(campaign, block), &campaign->run, &campaign->sessions, block, campaign->only,
                           campaign->tasks);
 }
 
-static long count_requests(const struct campaign *campaign, int tasks)
+static long count_requests(const struct campaign *campaign, int block, int tasks)
 {
     long count = 0;
     for (int i = 0; i < tasks; i++)
-        count += measure_request_count(&campaign->subject, &campaign->tasks[i]);
+        count += measure_request_count(subject_of(campaign, block), &campaign->tasks[i]);
     return count;
 }
 
 /* --- what is said before and after ------------------------------------------------------------------------------ */
 
-/* The newest attempt that holds the arm's workload under another hash than today's; NULL where there is one with
- * today's. */
+/* The newest attempt of a reported block that holds the arm's workload under another hash than today's; NULL where
+ * there is one with today's. */
 static const struct attempt *find_outdated(const struct campaign *campaign, int arm, int workload)
 {
     const struct attempt *newest = NULL;
     for (int i = 0; i < campaign->run.attempt_count; i++) {
         const struct attempt *attempt = &campaign->run.attempts[i].attempt;
-        if (!arm_equal(&attempt->arm, &campaign->plan->arms[arm]))
+        if (attempt->block <= campaign->plan->tuning_blocks || !arm_equal(&attempt->arm, &campaign->plan->arms[arm]))
             continue;
         const struct attempt_workload *entry = attempt_find_workload(attempt, campaign->plan->workloads[workload].name);
         if (!entry)
@@ -138,13 +143,13 @@ static struct standing count_standing(const struct campaign *campaign)
 {
     const struct plan *plan = campaign->plan;
     struct standing standing = {0};
-    for (int block = 1; block <= plan->blocks; block++)
+    for (int block = 1; block <= plan_block_count(plan); block++)
         for (int a = 0; a < plan->arm_count; a++)
             for (int w = 0; w < plan->workload_count; w++) {
-                const char *hash = subject_cell_hash(&campaign->subject, a, w);
+                const char *hash = subject_cell_hash(subject_of(campaign, block), a, w);
                 bool valid = run_counted(&campaign->run, &plan->arms[a], block, plan->workloads[w].name, hash),
                      given_up;
-                schedule_find_invalid(&campaign->subject, &campaign->run, block, a, w, &given_up);
+                schedule_find_invalid(subject_of(campaign, block), &campaign->run, block, a, w, &given_up);
                 standing.all++;
                 standing.valid += valid;
                 standing.given_up += given_up && !valid;
@@ -159,7 +164,7 @@ static void say_result(struct campaign *campaign)
     char *done =
         campaign->attempts ? xformat("%d attempts measured", campaign->attempts) : xstrdup("nothing to measure");
     progress_say(&campaign->progress, "%s: %s; blocks %d, arms %d, workloads %d: %d of %d valid", plan->name, done,
-                 plan->blocks, plan->arm_count, plan->workload_count, standing.valid, standing.all);
+                 plan_block_count(plan), plan->arm_count, plan->workload_count, standing.valid, standing.all);
     if (standing.given_up)
         progress_say(&campaign->progress, "%s: %d given up after invalid attempts; `collect status %s` says why",
                      plan->name, standing.given_up, plan->name);
@@ -197,12 +202,13 @@ static int measure_part(struct campaign *campaign, const struct measure *measure
     return 0;
 }
 
-static int measure_blocks(struct campaign *campaign, const struct measure *measure, struct error *error)
+static int measure_blocks(struct campaign *campaign, struct measure *measure, struct error *error)
 {
-    for (int block = 1; block <= campaign->plan->blocks; block++) {
+    for (int block = 1; block <= plan_block_count(campaign->plan); block++) {
         bool repair = false;
+        measure->subject = subject_of(campaign, block);
         for (int tasks; (tasks = schedule(campaign, block)); repair = true) {
-            campaign->progress.requests_left += repair ? count_requests(campaign, tasks) : 0;
+            campaign->progress.requests_left += repair ? count_requests(campaign, block, tasks) : 0;
             int result = measure_part(campaign, measure, block, tasks, error);
             if (result)
                 return result;
@@ -213,7 +219,7 @@ static int measure_blocks(struct campaign *campaign, const struct measure *measu
 
 static int measure_missing(struct campaign *campaign, const char *plan_file, struct error *error)
 {
-    struct measure measure = {&campaign->subject, &campaign->ledger, &campaign->progress, campaign->folder, plan_file};
+    struct measure measure = {NULL, &campaign->ledger, &campaign->progress, campaign->folder, plan_file};
     interrupt_catch();
     int result = measure_blocks(campaign, &measure, error);
     interrupt_release();
@@ -228,12 +234,13 @@ static int measure_missing(struct campaign *campaign, const char *plan_file, str
 static int prepare(struct campaign *campaign, struct error *error)
 {
     int attempts = 0;
-    for (int block = 1; block <= campaign->plan->blocks; block++) {
+    for (int block = 1; block <= plan_block_count(campaign->plan); block++) {
         int tasks = schedule(campaign, block);
         attempts += tasks;
-        campaign->progress.requests_left += count_requests(campaign, tasks);
+        campaign->progress.requests_left += count_requests(campaign, block, tasks);
     }
-    if (attempts && subject_check_prompts(&campaign->subject, error))
+    if (attempts && (subject_check_prompts(&campaign->subject, error) ||
+                     (campaign->plan->tuning_blocks && subject_check_prompts(&campaign->tuning, error))))
         return -1;
     say_new_cells(campaign);
     if (attempts)
@@ -270,7 +277,8 @@ int campaign_run(const struct plan *plan, struct source *source, const struct ca
                                 .run = {.ledger = {.descriptor = -1}}};
     int result = -1;
     progress_init(&campaign.progress);
-    if (subject_open(plan, source, &campaign.subject, error))
+    if (subject_open(plan, source, SUBJECT_REPORTED, &campaign.subject, error) ||
+        (plan->tuning_blocks && subject_open(plan, source, SUBJECT_TUNING, &campaign.tuning, error)))
         goto out;
     campaign.tasks = xcalloc((size_t)plan->arm_count, sizeof *campaign.tasks);
     if (file_make_folder(campaign.folder, error) == 0 && ledger_open(campaign.folder, &campaign.ledger, error) == 0) {
@@ -279,8 +287,9 @@ int campaign_run(const struct plan *plan, struct source *source, const struct ca
     }
     run_free(&campaign.run);
     sessions_free(&campaign.sessions);
-    subject_close(&campaign.subject);
 out:
+    subject_close(&campaign.subject);
+    subject_close(&campaign.tuning);
     free(campaign.tasks);
     free(campaign.folder);
     return result;

@@ -59,12 +59,12 @@ static void print_table(const struct plan *plan, const struct run *run)
 {
     char name[ARM_NAME_SIZE];
     printf("%-16s", "block");
-    for (int block = 1; block <= plan->blocks; block++)
+    for (int block = 1; block <= plan_block_count(plan); block++)
         printf(" %3d", block);
     putchar('\n');
     for (int a = 0; a < plan->arm_count; a++) {
         printf("%-16s", arm_name(&plan->arms[a], name));
-        for (int block = 1; block <= plan->blocks; block++)
+        for (int block = 1; block <= plan_block_count(plan); block++)
             printf(" %3c", marks[find_mark(plan, run, &plan->arms[a], block)].sign);
         putchar('\n');
     }
@@ -126,7 +126,7 @@ static json_t *make_arms(const struct status *status)
     for (int a = 0; a < status->plan.arm_count; a++) {
         const struct arm *arm = &status->plan.arms[a];
         json_t *object = json_object(), *blocks = json_array();
-        for (int block = 1; block <= status->plan.blocks; block++)
+        for (int block = 1; block <= plan_block_count(&status->plan); block++)
             json_append(blocks, json_string(marks[find_mark(&status->plan, &status->run, arm, block)].meaning));
         json_set(object, "name", json_text(arm_name(arm, name)));
         json_set(object, "blocks", blocks);

@@ -370,7 +370,7 @@ int measure_attempt(const struct measure *measure, const struct task *task, stru
     recording.path =
         xformat("%s/attempts/%s/%d-%d.jsonl", measure->folder, recording.arm, place.block, place.try_number);
     make_requests(&recording, task, place.block);
-    progress_begin(measure->progress, place.block, plan->blocks, recording.arm, recording.request_count);
+    progress_begin(measure->progress, place.block, plan_block_count(plan), recording.arm, recording.request_count);
     observed_init(&recording.observed);
     char *log = xformat("%s/logs/%s/%d-%d.log", measure->folder, recording.arm, place.block, place.try_number);
     int loaded = source->class->load(source, arm, log, &memory, error);

@@ -13,8 +13,8 @@ enum { WHERE_SIZE = PLAN_WHERE_SIZE, NAME_LENGTH_MAXIMUM = 64, MIN_BLOCKS_DEFAUL
 
 /* The parts of the file that are read after the top level. */
 struct sections {
-    const json_t *source, *tensor_parallel, *methods, *budgets, *concurrency, *sampling, *workloads, *headline, *limits,
-        *rules, *stage;
+    const json_t *source, *tensor_parallel, *methods, *budgets, *concurrency, *sampling, *workloads, *headline, *tuning,
+        *limits, *rules, *stage;
 };
 
 struct numbers {
@@ -112,6 +112,7 @@ static int read_top(struct plan *plan, struct sections *sections, struct error *
         {"sampling", JSON_FIELD_OBJECT, &sections->sampling, false, 0, 0},
         {"workloads", JSON_FIELD_ARRAY, &sections->workloads, true, 0, 0},
         {"headline", JSON_FIELD_OBJECT, &sections->headline, false, 0, 0},
+        {"tuning", JSON_FIELD_OBJECT, &sections->tuning, false, 0, 0},
         {"warmup", JSON_FIELD_INT, &plan->warmup, false, 0, 100},
         {"limits", JSON_FIELD_OBJECT, &sections->limits, false, 0, 0},
         {"rules", JSON_FIELD_OBJECT, &sections->rules, false, 0, 0},
@@ -322,6 +323,11 @@ static int read_headline(struct plan *plan, const struct sections *sections, str
     return 0;
 }
 
+static int read_tuning(struct plan *plan, const struct sections *sections, struct error *error)
+{
+    return plan_read_tuning(plan, sections->tuning, error);
+}
+
 static int read_limits(struct plan *plan, const struct sections *sections, struct error *error)
 {
     char where[WHERE_SIZE];
@@ -359,8 +365,8 @@ typedef int read_section(struct plan *plan, const struct sections *sections, str
 
 int plan_read(const char *path, struct plan *plan, struct error *error)
 {
-    static read_section *const readers[] = {read_source,    read_stages,   read_arms,   read_sampling,
-                                            read_workloads, read_headline, read_limits, read_rules};
+    static read_section *const readers[] = {read_source,   read_stages, read_arms,   read_sampling, read_workloads,
+                                            read_headline, read_tuning, read_limits, read_rules};
     struct sections sections = {0};
     *plan = (struct plan){.path = xstrdup(path), .json = json_read_file(path, error)};
     const bool imported = plan_is_import(plan->json);

@@ -86,7 +86,8 @@ struct plan {
     struct plan_stage *stages;
     int stage_count;
     struct plan_sampling sampling;
-    int blocks;
+    int blocks;        /* that are reported */
+    int tuning_blocks; /* before them, on the other half of the prompts, for the choice of the best budget; 0: none */
     int64_t seed;
     int warmup; /* requests before the measured ones of each attempt */
     struct plan_workload *workloads;
@@ -111,6 +112,9 @@ void plan_free(struct plan *plan);
 void plan_add_imported(struct plan *plan, const struct run *run);
 
 const struct plan_workload *plan_find_workload(const struct plan *plan, const char *name);
+
+/* Blocks of a run: those of tuning, from 1, and behind them those that are reported. */
+int plan_block_count(const struct plan *plan);
 
 /* The order of the arms in a block: order[arm_count] holds indices of plan->arms, sorted by a hash of (seed, block,
  * arm's name), so that an arm that is added later moves no other. */

@@ -34,4 +34,7 @@ int plan_read_rules(struct plan *plan, const json_t *rules, struct error *error)
 
 int plan_read_workloads(struct plan *plan, const json_t *workloads, struct error *error);
 
+/* tuning NULL: none. After arms, blocks and workloads. */
+int plan_read_tuning(struct plan *plan, const json_t *tuning, struct error *error);
+
 #endif

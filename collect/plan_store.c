@@ -75,10 +75,16 @@ static bool has_begun(const struct ledger *ledger)
     return false;
 }
 
-static bool same_headline(const json_t *stored, const json_t *plan)
+/* The key that is fixed when the first attempt begins, and differs; NULL: none. */
+static const char *find_changed(const json_t *stored, const json_t *plan)
 {
-    const json_t *former = json_object_get(stored, "headline"), *now = json_object_get(plan, "headline");
-    return (!former && !now) || json_equal(former, now);
+    static const char *const fixed[] = {"headline", "tuning"};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        const json_t *former = json_object_get(stored, fixed[i]), *now = json_object_get(plan, fixed[i]);
+        if ((former || now) && !json_equal(former, now))
+            return fixed[i];
+    }
+    return NULL;
 }
 
 int plan_store(const struct plan *plan, const char *folder, struct ledger *ledger, char **path, struct error *error)
@@ -92,11 +98,11 @@ int plan_store(const struct plan *plan, const char *folder, struct ledger *ledge
         return -1;
     if (json_equal(stored, plan->json)) {
         result = PLAN_STORED_SAME;
-    } else if (!same_headline(stored, plan->json) && has_begun(ledger)) {
+    } else if (find_changed(stored, plan->json) && has_begun(ledger)) {
         fail(error,
-             "%s: \"headline\" differs from the one in %s; it is fixed when the first attempt begins: restore it, or "
-             "measure under another \"name\"",
-             plan->path, *path);
+             "%s: \"%s\" differs from the one in %s; it is fixed when the first attempt begins: restore it, or measure "
+             "under another \"name\"",
+             plan->path, find_changed(stored, plan->json), *path);
     } else {
         free(*path);
         *path = path_of(folder, count + 1);

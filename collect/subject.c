@@ -10,14 +10,14 @@ enum { CELL_KEY_COUNT = sizeof cell_keys / sizeof *cell_keys };
 
 /* --- prompts ---------------------------------------------------------------------------------------------------- */
 
-static int fill_prompts(const struct plan_workload *workload, struct source *source, struct prompts *prompts,
+static int fill_prompts(const struct plan_workload *workload, struct source *source, struct prompts *prompts, int used,
                         struct error *error)
 {
     if (!source->class->fill)
         return fail(error, "workload \"%s\": a source of kind \"%s\" cannot fill prompts up; remove \"context\"",
                     workload->name, source->class->kind);
     char *corpus = prompt_read_corpus(workload->corpus, error);
-    int used = workload->count ? workload->count : prompts->count, result = corpus ? 0 : -1;
+    int result = corpus ? 0 : -1;
     for (int i = 0; !result && i < used; i++) {
         struct prompt *prompt = &prompts->items[i];
         struct error reason = {0};
@@ -34,8 +34,30 @@ static int fill_prompts(const struct plan_workload *workload, struct source *sou
     return result;
 }
 
-/* Reads the workload's prompts and makes of them what the model is given. */
-static int select_prompts(const struct plan_workload *workload, struct source *source, struct prompts *prompts,
+/* Moves the part's half of the first `used` prompts to the front, both halves in the file's order; answers how many
+ * they are. The halves are drawn by the plan's seed. */
+static int halve(const struct subject *subject, const struct plan_workload *workload, struct prompts *prompts, int used)
+{
+    int *order = xcalloc((size_t)used, sizeof *order), kept = 0, others = 0;
+    bool *tuning = xcalloc((size_t)used, sizeof *tuning);
+    struct prompt *rest = xcalloc((size_t)used, sizeof *rest);
+    plan_prompt_order(subject->plan, 0, workload->name, used, order);
+    for (int i = 0; i < used / 2; i++)
+        tuning[order[i]] = true;
+    for (int i = 0; i < used; i++)
+        if (tuning[i] == (subject->part == SUBJECT_TUNING))
+            prompts->items[kept++] = prompts->items[i];
+        else
+            rest[others++] = prompts->items[i];
+    memcpy(prompts->items + kept, rest, (size_t)others * sizeof *rest);
+    free(order);
+    free(tuning);
+    free(rest);
+    return kept;
+}
+
+/* Reads the workload's prompts and makes of them what the model is given; answers how many are measured, or -1. */
+static int select_prompts(const struct subject *subject, const struct plan_workload *workload, struct prompts *prompts,
                           struct error *error)
 {
     if (prompt_read_file(workload->prompts, prompts, error))
@@ -43,15 +65,20 @@ static int select_prompts(const struct plan_workload *workload, struct source *s
     if (workload->count > prompts->count)
         return fail(error, "%s: %d prompts, but workload \"%s\" asks for %d; lower its \"count\" or add prompts",
                     workload->prompts, prompts->count, workload->name, workload->count);
-    if (prompt_apply(prompts, workload->template, workload->chat, workload->prompts, error))
+    int used = workload->count ? workload->count : prompts->count;
+    if (subject->plan->tuning_blocks && used < 2)
+        return fail(error, "%s: one prompt, which \"tuning\" cannot halve; add prompts", workload->prompts);
+    if (subject->plan->tuning_blocks)
+        used = halve(subject, workload, prompts, used);
+    if (prompt_apply(prompts, workload->template, workload->chat, workload->prompts, error) ||
+        (workload->context_tokens && fill_prompts(workload, subject->source, prompts, used, error)))
         return -1;
-    return workload->context_tokens ? fill_prompts(workload, source, prompts, error) : 0;
+    return used;
 }
 
 int subject_prompt_count(const struct subject *subject, int workload)
 {
-    int count = subject->plan->workloads[workload].count;
-    return count ? count : subject->prompts[workload].count;
+    return subject->prompt_counts[workload];
 }
 
 static void hash_prompts(const struct subject *subject, int workload, char *hex)
@@ -252,16 +279,20 @@ static int read_prompts(struct subject *subject, struct error *error)
 {
     const struct plan *plan = subject->plan;
     subject->prompts = xcalloc((size_t)plan->workload_count, sizeof *subject->prompts);
-    for (int w = 0; w < plan->workload_count; w++)
-        if (select_prompts(&plan->workloads[w], subject->source, &subject->prompts[w], error))
+    subject->prompt_counts = xcalloc((size_t)plan->workload_count, sizeof *subject->prompt_counts);
+    for (int w = 0; w < plan->workload_count; w++) {
+        subject->prompt_counts[w] = select_prompts(subject, &plan->workloads[w], &subject->prompts[w], error);
+        if (subject->prompt_counts[w] < 0)
             return -1;
+    }
     return 0;
 }
 
-int subject_open(const struct plan *plan, struct source *source, struct subject *subject, struct error *error)
+int subject_open(const struct plan *plan, struct source *source, enum subject_part part, struct subject *subject,
+                 struct error *error)
 {
     char build[FILE_HASH_SIZE];
-    *subject = (struct subject){.plan = plan, .source = source};
+    *subject = (struct subject){.plan = plan, .source = source, .part = part};
     machine_boot_id(subject->boot_id);
     if (read_prompts(subject, error) || file_hash("/proc/self/exe", build, error)) {
         subject_close(subject);
@@ -283,5 +314,6 @@ void subject_close(struct subject *subject)
         prompt_free(&subject->prompts[w]);
     free(subject->headers);
     free(subject->prompts);
+    free(subject->prompt_counts);
     *subject = (struct subject){0};
 }

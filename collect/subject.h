@@ -11,19 +11,25 @@
 
 #include <jansson.h>
 
+/* Where a plan has tuning blocks, they and the blocks that are reported share the prompts of each workload. */
+enum subject_part { SUBJECT_REPORTED, SUBJECT_TUNING };
+
 struct subject {
     const struct plan *plan; /* borrowed, as the source is */
     struct source *source;
-    struct prompts *prompts; /* workload_count: the whole file of each */
+    enum subject_part part;
+    struct prompts *prompts; /* workload_count: the whole file of each, those that are measured first */
+    int *prompt_counts;      /* how many of them are */
     char boot_id[MACHINE_BOOT_ID_SIZE];
     json_t **headers; /* arm_count: what the headers of an arm's attempts have in common, with all workloads */
 };
 
 /* Reads the prompt files and asks the source what it is; runs nothing. `subject` is empty after an error. */
-int subject_open(const struct plan *plan, struct source *source, struct subject *subject, struct error *error);
+int subject_open(const struct plan *plan, struct source *source, enum subject_part part, struct subject *subject,
+                 struct error *error);
 void subject_close(struct subject *subject);
 
-/* How many prompts of the workload are measured: the first of its file. */
+/* How many prompts of the workload are measured. */
 int subject_prompt_count(const struct subject *subject, int workload);
 
 /* 64 hexadecimal digits, borrowed. */

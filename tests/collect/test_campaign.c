@@ -254,6 +254,41 @@ static void keeps_the_headline_once_measuring_has_begun(void **state)
     bench_expect_success(bench);
 }
 
+/* Block 1 has one of the two prompts, blocks 2 and 3 the other one, under other hashes. */
+static void measures_tuning_blocks_on_the_other_half_of_the_prompts(void **state)
+{
+    struct bench *bench = *state;
+    bench_read_plan(bench, "{'tuning': {'blocks': 1, 'prompts': 'half'}}");
+    bench_expect_success(bench);
+    struct run run;
+    bench_read_run(bench, &run);
+    assert_int_equal(run.attempt_count, 3 * 4);
+    const struct sample *tuning = NULL, *reported = NULL;
+    for (int i = 0; i < run.attempt_count; i++) {
+        const struct attempt *attempt = &run.attempts[i].attempt;
+        assert_int_equal(attempt->sample_count, 2); /* warm-up and one more */
+        assert_string_equal(attempt->samples[0].prompt, attempt->samples[1].prompt);
+        *(attempt->block == 1 ? &tuning : &reported) = &attempt->samples[1];
+    }
+    assert_string_not_equal(tuning->prompt, reported->prompt);
+    for (int i = 0; i < run.attempt_count; i++) {
+        const struct attempt *attempt = &run.attempts[i].attempt, *first = &run.attempts[i - i % 3].attempt;
+        assert_string_equal(attempt->samples[1].prompt, attempt->block == 1 ? tuning->prompt : reported->prompt);
+        assert_int_equal(strcmp(attempt->workloads[0].cell_hash, first->workloads[0].cell_hash) == 0,
+                         attempt->block == 1);
+    }
+    run_free(&run);
+    bench_expect_success(bench);
+    assert_int_equal(bench->source.loads, 0); /* nothing is measured twice */
+    bench_read_plan(bench, "{'tuning': {'blocks': 2, 'prompts': 'half'}}");
+    bench_run(bench, NULL);
+    assert_non_null(strstr(bench->error.message, "\"tuning\" differs"));
+    bench->error = (struct error){0};
+    bench_read_plan(bench, "{'tuning': {'blocks': 1, 'prompts': 'half'}, 'blocks': 3}");
+    bench_expect_success(bench);
+    assert_int_equal(bench->source.loads, 4);
+}
+
 static void measures_baselines_again_in_a_new_session(void **state)
 {
     struct bench *bench = *state;
@@ -309,6 +344,7 @@ int main(void)
         TEST(does_not_try_again_what_must_fail_again),
         TEST(measures_only_what_a_plan_grew_by),
         TEST(keeps_the_headline_once_measuring_has_begun),
+        TEST(measures_tuning_blocks_on_the_other_half_of_the_prompts),
         TEST(measures_baselines_again_in_a_new_session),
         TEST(begins_new_cells_where_a_setting_changed),
     };

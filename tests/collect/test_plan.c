@@ -280,6 +280,12 @@ static void refuses_with_one_clear_line(void **state)
          "headline: comparisons[1]: \"b16-c2\" over \"auto\"; compare with \"auto\", or a tree with \"linear\", at the "
          "same "
          "concurrency"},
+        {"{'tuning': {'blocks': 3}}", "tuning: \"prompts\" is missing; it must be a string"},
+        {"{'tuning': {'blocks': 3, 'prompts': 'all'}}", "tuning: \"prompts\" is \"all\"; it must be \"half\""},
+        {"{'tuning': {'blocks': 999, 'prompts': 'half'}}",
+         "tuning: 1003 blocks with those that are reported; a plan may have up to 1000"},
+        {"{'budgets': [8], 'headline': {'comparisons': []}, 'tuning': {'blocks': 3, 'prompts': 'half'}}",
+         "tuning: it chooses among budgets"},
         {"{'headline': {'comparisons': ['b16']}}",
          "headline: comparisons[0] must be a pair such as [\"b16\", \"auto\"]"},
         {"{'headline': {'comparisons': [['b8', 'auto'], ['b8', 'auto']]}}",

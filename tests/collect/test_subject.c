@@ -45,7 +45,7 @@ static int open_scene(struct scene *scene, const char *keys, struct error *error
     free(text);
     free(corpus);
     free(prompts);
-    return subject_open(&scene->plan, &scene->source.base, &scene->subject, error);
+    return subject_open(&scene->plan, &scene->source.base, SUBJECT_REPORTED, &scene->subject, error);
 }
 
 static void close_scene(struct scene *scene)
@@ -109,9 +109,33 @@ static void says_where_a_source_cannot_fill(void **state)
     struct source_class class = *scene.source.base.class;
     class.fill = NULL;
     scene.source.base.class = &class;
-    assert_int_equal(subject_open(&scene.plan, &scene.source.base, &scene.subject, &error), -1);
+    assert_int_equal(subject_open(&scene.plan, &scene.source.base, SUBJECT_REPORTED, &scene.subject, &error), -1);
     assert_string_equal(error.message,
                         "workload \"w\": a source of kind \"fake\" cannot fill prompts up; remove \"context\"");
+    close_scene(&scene);
+}
+
+/* Every prompt is in one half or the other, which the seed decides on. */
+static void halves_prompts_for_tuning(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct subject tuning;
+    struct error error = {0};
+    assert_int_equal(open_scene(&scene, "", &error), 0);
+    subject_close(&scene.subject);
+    scene.plan.tuning_blocks = 2;
+    assert_int_equal(subject_open(&scene.plan, &scene.source.base, SUBJECT_REPORTED, &scene.subject, &error), 0);
+    assert_int_equal(subject_open(&scene.plan, &scene.source.base, SUBJECT_TUNING, &tuning, &error), 0);
+    assert_int_equal(subject_prompt_count(&scene.subject, 0), 1);
+    assert_int_equal(subject_prompt_count(&tuning, 0), 1);
+    assert_string_not_equal(subject_request(&scene.subject, 0, 0).prompt_id, subject_request(&tuning, 0, 0).prompt_id);
+    assert_string_not_equal(subject_cell_hash(&scene.subject, 0, 0), subject_cell_hash(&tuning, 0, 0));
+    subject_close(&tuning);
+    subject_close(&scene.subject);
+    scene.plan.workloads[0].count = 1;
+    assert_int_equal(subject_open(&scene.plan, &scene.source.base, SUBJECT_TUNING, &scene.subject, &error), -1);
+    assert_non_null(strstr(error.message, "\"tuning\" cannot halve"));
     close_scene(&scene);
 }
 
@@ -121,6 +145,7 @@ int main(void)
         cmocka_unit_test(hashes_cover_what_is_put_around_prompts),
         cmocka_unit_test(says_which_prompt_is_too_long),
         cmocka_unit_test(says_where_a_source_cannot_fill),
+        cmocka_unit_test(halves_prompts_for_tuning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
