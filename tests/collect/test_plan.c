@@ -285,7 +285,9 @@ static void refuses_with_one_clear_line(void **state)
         {"{'tuning': {'blocks': 999, 'prompts': 'half'}}",
          "tuning: 1003 blocks with those that are reported; a plan may have up to 1000"},
         {"{'budgets': [8], 'headline': {'comparisons': []}, 'tuning': {'blocks': 3, 'prompts': 'half'}}",
-         "tuning: it chooses among budgets"},
+         "tuning: it chooses among budgets by their speedups over \"auto\"; measure \"auto\" and at least two "
+         "\"budgets\", or "
+         "remove it"},
         {"{'headline': {'comparisons': ['b16']}}",
          "headline: comparisons[0] must be a pair such as [\"b16\", \"auto\"]"},
         {"{'headline': {'comparisons': [['b8', 'auto'], ['b8', 'auto']]}}",
