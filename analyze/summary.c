@@ -150,6 +150,14 @@ static const json_t *find_header(const struct cells *cells)
     return header;
 }
 
+/* What a server says that it is, without its answers as a whole. */
+static json_t *summarise_server(const json_t *server)
+{
+    json_t *summary = json_copy((json_t *)server);
+    json_object_del(summary, "said");
+    return summary;
+}
+
 /* What belongs to the arm alone (the drafter) stands beside the rest. */
 static json_t *make_source(const json_t *header)
 {
@@ -161,6 +169,8 @@ static json_t *make_source(const json_t *header)
         json_object_update_missing(source, of_arm);
         json_decref(of_arm);
     }
+    if (json_is_object(json_object_get(header, "server")))
+        json_set(source, "server", summarise_server(json_object_get(header, "server")));
     return source ? source : json_null();
 }
 

@@ -9,7 +9,7 @@
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
 
-enum { ENGINE_CONCURRENCY_MAXIMUM = 16, STOP_S_DEFAULT = 30 };
+enum { ENGINE_CONCURRENCY_MAXIMUM = 64, STOP_S_DEFAULT = 30 };
 
 int plan_read_engine(struct plan *plan, const json_t *source, const char *where, struct error *error)
 {

@@ -134,6 +134,9 @@ void tables_put_setting(FILE *out, const struct summary *summary)
     put_known(out, "GPU", summary->source, (const char *const[]){"gpu", NULL, NULL});
     put_known(out, "Runs on", summary->source, (const char *const[]){"kind", "device", "dtype"});
     put_known(out, "Imported from", summary->source, (const char *const[]){"tool", "model_id", "version"});
+    put_known(out, "Server", summary->source, (const char *const[]){"dialect", "route", NULL});
+    put_known(out, "Serves", json_object_get(summary->source, "server"),
+              (const char *const[]){"model", "version", NULL});
     put_workloads(out, summary);
     put_plan(out, summary);
     fputs("\\bottomrule\n\\end{tabular}\n", out);

@@ -82,7 +82,8 @@ static json_t *make_argv(const struct plan_server *server, const struct arm *arm
 
 json_t *launch_describe(const struct plan_server *server, const struct arm *arm)
 {
-    return server->launch_as_written ? make_argv(server, arm, NULL) : NULL;
+    const struct plan_launch *launch = &server->launch;
+    return arm ? make_argv(server, arm, NULL) : json_deep_copy(launch->argv ? launch->argv : launch->start);
 }
 
 static bool has_budget(const json_t *strings)

@@ -15,8 +15,8 @@ int launch_check(const struct plan_server *server, const struct arm *arm, const 
 /* The arm's URL with its placeholders filled; a port 0 is replaced by one that is free. free() it. */
 char *launch_url(const struct plan_server *server, const struct arm *arm);
 
-/* What is run for the arm, as a JSON array of strings: for records and hashes, {port} left as it is. NULL: nothing. A
- * new reference. */
+/* What the plan, which starts a server, runs for the arm, as a JSON array of strings: for records and hashes, {port}
+ * left as it is. arm NULL: what it runs for every arm, with all placeholders. A new reference. */
 json_t *launch_describe(const struct plan_server *server, const struct arm *arm);
 
 struct launch {

@@ -50,6 +50,21 @@ static void set_copy(json_t *object, const char *key, const json_t *value)
         json_set(object, key, json_deep_copy(value));
 }
 
+/* In one line, as it would be typed, but for quotes. arm NULL: what all arms have in common. */
+static void set_command(json_t *description, const struct plan_server *plan, const struct arm *arm)
+{
+    json_t *argv = launch_describe(plan, arm);
+    char *line = xstrdup("");
+    for (size_t i = 0; i < json_array_size(argv); i++) {
+        char *longer = xformat("%s%s%s", line, i ? " " : "", json_string_value(json_array_get(argv, i)));
+        free(line);
+        line = longer;
+    }
+    set_text(description, "command", line);
+    free(line);
+    json_decref(argv);
+}
+
 /* Of the plan: what the server says of itself is known only once it runs. */
 static json_t *describe(struct source *source, const struct arm *arm)
 {
@@ -61,14 +76,10 @@ static json_t *describe(struct source *source, const struct arm *arm)
     set_text(description, "target", plan->model);
     set_text(description, "acceptance", self_of(source)->server.dialect->acceptance);
     set_copy(description, "request", plan->request);
-    set_copy(description, "argv", plan->launch.argv ? plan->launch.argv : plan->launch.start);
     set_copy(description, "env", plan->launch.env);
-    if (!arm)
-        return description;
-    json_t *argv = launch_describe(plan, arm);
-    set_text(description, "url", plan->url[arm->method]);
-    if (argv)
-        json_set(description, "argv", argv);
+    if (plan->launch_as_written)
+        set_command(description, plan, arm);
+    set_text(description, "url", arm ? plan->url[arm->method] : NULL);
     return description;
 }
 

@@ -85,6 +85,22 @@ static void reads_servers(void **state)
     plan_free(&plan);
 }
 
+/* Those that are shipped, whose comments are for people. */
+static void reads_every_plan_that_is_shipped(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"demo", "tiny", "sglang", "vllm", "llama"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = xformat("data/plans/%s.json", names[i]);
+        struct plan plan;
+        struct error error = {0};
+        if (plan_read(path, &plan, &error))
+            fail_msg("%s", error.message);
+        plan_free(&plan);
+        free(path);
+    }
+}
+
 static void refuses_servers_that_cannot_be(void **state)
 {
     (void)state;
@@ -240,8 +256,10 @@ static void refuses_with_one_clear_line(void **state)
         {"{'budgets': [8, '16']}", "\"budgets\"[1] must be a whole number from 1 to 1024"},
         {"{'budgets': [8, 16, 8]}", "\"budgets\" lists 8 twice; remove one"},
         {"{'tensor_parallel': [1, 65]}", "\"tensor_parallel\"[1] must be a whole number from 1 to 64"},
-        {"{'concurrency': [0]}", "\"concurrency\"[0] must be a whole number from 1 to 64"},
-        {"{'concurrency': [1, 65]}", "\"concurrency\"[1] must be a whole number from 1 to 64"},
+        {"{'concurrency': [0]}", "\"concurrency\"[0] must be a whole number from 1 to 256"},
+        {"{'concurrency': [1, 257]}", "\"concurrency\"[1] must be a whole number from 1 to 256"},
+        {"{'concurrency': [1, 65]}",
+         "\"concurrency\": the engine runs up to 64 requests at a time, tp1-auto-c65 asks for more"},
         {"{'sampling': {'temperature': -1}}", "sampling: \"temperature\" is -1; it must be from 0 to 100"},
         {"{'sampling': {'temperature': 1, 'top_p': 0}}", "sampling: \"top_p\" is 0; it must be from 1e-06 to 1"},
         {"{'sampling': {'top_k': 4}}",
@@ -405,6 +423,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_the_demo_plan),
         cmocka_unit_test(reads_servers),
+        cmocka_unit_test(reads_every_plan_that_is_shipped),
         cmocka_unit_test(refuses_servers_that_cannot_be),
         cmocka_unit_test(fills_in_what_is_left_out),
         cmocka_unit_test(takes_all_dimensions_of_arms_and_sampling),
