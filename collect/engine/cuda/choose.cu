@@ -1,9 +1,10 @@
-/* What is read off the logits: the choice of a token in two stages, and the likeliest tokens of a draft's slots. */
+/* What is read off the logits: the choice of a token, and the likeliest tokens of a draft's slots. Many blocks share a
+ * row; what they find is put together in an order that does not depend on which comes first. */
 #include "collect/engine/cuda/element.cuh"
 
 /* --- the choice ------------------------------------------------------------------------------------------------- */
 
-#define PARTS 16 /* of a row, a block each */
+#define PARTS WARP /* of a row, a block each */
 #define CHOOSE_THREADS 256
 #define QUAD 4 /* tokens that share a block of random words */
 
@@ -56,81 +57,236 @@ static __device__ float gumbel(uint32_t word)
     return -logf(-logf(uniform));
 }
 
-static __global__ void lead(const float *logits, int stride, int count, const struct choose_row *how,
-                            int first_token, struct leader *partial)
+/* A row's scratch. arrived: blocks that have left their leader; 0 between calls. */
+struct row_leaders {
+    struct leader leaders[PARTS];
+    unsigned arrived;
+};
+
+/* Four logits from column `first` on, as far as they lie within [0, count). */
+static __device__ __forceinline__ void load_quad(const float *x, int first, int count, float logits[QUAD])
+{
+    if (first >= 0 && first + QUAD <= count && (uintptr_t)(x + first) % sizeof(float4) == 0) {
+        float4 quad = *(const float4 *)(x + first);
+        logits[0] = quad.x;
+        logits[1] = quad.y;
+        logits[2] = quad.z;
+        logits[3] = quad.w;
+        return;
+    }
+    for (int i = 0; i < QUAD; i++)
+        logits[i] = first + i >= 0 && first + i < count ? x[first + i] : 0;
+}
+
+/* The block's share of a row: every PARTS * CHOOSE_THREADS-th quad for each thread. */
+static __device__ struct leader lead(const float *x, int count, int first_token, const struct choose_row &row)
 {
     __shared__ struct leader leaders[CHOOSE_THREADS / WARP];
-    wait_for_previous();
-    let_next_start();
-    const struct choose_row row = how[blockIdx.x];
-    const float *x = logits + (size_t)blockIdx.x * (size_t)stride;
     struct leader leader = {-INFINITY, -INFINITY, INT32_MAX};
-    int quads = (first_token + count + QUAD - 1) / QUAD;
-    for (int quad = first_token / QUAD + (int)(blockIdx.y * CHOOSE_THREADS + threadIdx.x); quad < quads;
-         quad += PARTS * CHOOSE_THREADS) {
+    int quad = first_token / QUAD + (int)(blockIdx.x * CHOOSE_THREADS + threadIdx.x);
+    for (; quad * QUAD < first_token + count; quad += PARTS * CHOOSE_THREADS) {
         uint32_t words[QUAD];
+        float logits[QUAD];
+        int first = quad * QUAD - first_token;
+        load_quad(x, first, count, logits);
         if (row.temperature > 0)
             philox((uint32_t)quad, (uint32_t)row.position, row.stream, words);
         for (int i = 0; i < QUAD; i++) {
-            int column = quad * QUAD + i - first_token;
-            if (column < 0 || column >= count)
-                continue;
-            float score = row.temperature > 0 ? x[column] / row.temperature + gumbel(words[i]) : x[column];
-            struct leader token = {score, -INFINITY, first_token + column};
-            leader = merge(leader, token);
+            float score = row.temperature > 0 ? logits[i] / row.temperature + gumbel(words[i]) : logits[i];
+            struct leader token = {score, -INFINITY, quad * QUAD + i};
+            if (first + i >= 0 && first + i < count)
+                leader = merge(leader, token);
         }
     }
     leader = warp_leader(leader);
     if (threadIdx.x % WARP == 0)
         leaders[threadIdx.x / WARP] = leader;
     __syncthreads();
-    if (threadIdx.x != 0)
-        return;
+    leader = leaders[0];
     for (int i = 1; i < CHOOSE_THREADS / WARP; i++)
         leader = merge(leader, leaders[i]);
-    partial[blockIdx.x * PARTS + blockIdx.y] = leader;
+    return leader;
 }
 
-static __global__ void lead_all(const struct leader *partial, struct leader *leaders)
+/* Grid: [PARTS, row]. The last of a row's blocks puts their leaders together. */
+static __global__ void __launch_bounds__(CHOOSE_THREADS)
+    choose(const float *logits, int stride, int count, int first_token, const struct choose_row *how,
+           struct row_leaders *partial, struct leader *leaders)
 {
-    const struct leader none = {-INFINITY, -INFINITY, INT32_MAX};
+    __shared__ bool is_last;
     wait_for_previous();
     let_next_start();
-    struct leader leader = warp_leader(threadIdx.x < PARTS ? partial[blockIdx.x * PARTS + threadIdx.x] : none);
+    struct row_leaders *row = &partial[blockIdx.y];
+    struct leader leader = lead(logits + (size_t)blockIdx.y * (size_t)stride, count, first_token, how[blockIdx.y]);
+    if (threadIdx.x == 0) {
+        row->leaders[blockIdx.x] = leader;
+        __threadfence();
+        is_last = atomicAdd(&row->arrived, 1u) == PARTS - 1;
+        if (is_last)
+            row->arrived = 0;
+        __threadfence();
+    }
+    __syncthreads();
+    if (!is_last || threadIdx.x >= WARP)
+        return;
+    const struct leader *own = &row->leaders[threadIdx.x];
+    leader = warp_leader({__ldcg(&own->best), __ldcg(&own->second), __ldcg(&own->token)});
     if (threadIdx.x == 0)
-        leaders[blockIdx.x] = leader;
+        leaders[blockIdx.y] = leader;
 }
 
 size_t kernels_choose_partials(int rows)
 {
-    return (size_t)rows * PARTS * sizeof(struct leader);
+    return (size_t)rows * sizeof(struct row_leaders);
 }
 
 void kernels_choose(const float *logits, int rows, int stride, int count, int first_token, const struct choose_row *how,
                     void *partial, struct leader *leaders, cudaStream_t stream)
 {
-    launch(lead, dim3((unsigned)rows, PARTS), CHOOSE_THREADS, 0, stream, logits, stride, count, how, first_token,
-           (struct leader *)partial);
-    launch(lead_all, dim3((unsigned)rows), WARP, 0, stream, (const struct leader *)partial, leaders);
+    launch(choose, dim3(PARTS, (unsigned)rows), CHOOSE_THREADS, 0, stream, logits, stride, count, first_token, how,
+           (struct row_leaders *)partial, leaders);
 }
 
 /* --- the likeliest ---------------------------------------------------------------------------------------------- */
 
-#define TOP_THREADS 1024
-#define CANDIDATES 4096
+#define TOP_THREADS 512
+#define TOP_WARPS (TOP_THREADS / WARP)
+#define TOP_PARTS 16        /* of a row, a block each: they nominate, another block ranks */
+#define SORTED_MAXIMUM 2048 /* a power of two, and room_for(TOP_WIDTH_MAXIMUM) at least */
 
-/* A token with its logit as one number: a larger logit is larger, of equal logits the lower id. 0: none. */
+/* A column with its logit as one number: a larger logit is larger, of equal logits the lower column. 0: none. */
 typedef unsigned long long rank_key;
 
-static __device__ rank_key key_of(float logit, int token)
+static __device__ __forceinline__ rank_key key_of(float logit, int column)
 {
     uint32_t bits = __float_as_uint(logit == 0 ? 0.0f : logit); /* -0 is 0 */
     bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    return (rank_key)bits << 32 | (0xffffffffu - (uint32_t)token);
+    return (rank_key)bits << 32 | (0xffffffffu - (uint32_t)column);
+}
+
+static __device__ __forceinline__ int column_of(rank_key key)
+{
+    return (int)(0xffffffffu - (uint32_t)key);
+}
+
+static __device__ __forceinline__ float logit_of(rank_key key)
+{
+    uint32_t bits = (uint32_t)(key >> 32);
+    return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
+}
+
+/* Keys that are wanted from more than fit: where a search is content. */
+static __host__ __device__ __forceinline__ int room_for(int width)
+{
+    return width + width / 4 + WARP;
+}
+
+/* Where keys come from: logits from `column` on, or keys. */
+struct logit_source {
+    const float *logits;
+    int column;
+    __device__ __forceinline__ rank_key at(int i) const
+    {
+        return key_of(logits[column + i], column + i);
+    }
+};
+
+struct key_source {
+    const rank_key *keys;
+    __device__ __forceinline__ rank_key at(int i) const
+    {
+        return keys[i];
+    }
+};
+
+/* The block's sum of `own`. counts: shared [2, TOP_WARPS], of which calls take turns by `turn`. */
+static __device__ __forceinline__ int block_count(int own, int turn, int (*counts)[TOP_WARPS])
+{
+    int lane = (int)threadIdx.x % WARP;
+    own = __reduce_add_sync(ALL_LANES, own);
+    if (lane == 0)
+        counts[turn % 2][threadIdx.x / WARP] = own;
+    __syncthreads();
+    return __reduce_add_sync(ALL_LANES, lane < TOP_WARPS ? counts[turn % 2][lane] : 0);
+}
+
+template <typename Source>
+static __device__ __forceinline__ int count_from(const Source &source, int count, rank_key least, int turn,
+                                                 int (*counts)[TOP_WARPS])
+{
+    int own = 0;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < count; i += TOP_THREADS)
+        own += source.at(i) >= least;
+    return block_count(own, turn, counts);
+}
+
+/* The highest and the lowest upper half of the threads' best keys. */
+static __device__ __forceinline__ void find_bounds(uint32_t own, uint32_t *highest, uint32_t *lowest)
+{
+    __shared__ uint32_t high[TOP_WARPS], low[TOP_WARPS];
+    int lane = (int)threadIdx.x % WARP;
+    uint32_t most = __reduce_max_sync(ALL_LANES, own), least = __reduce_min_sync(ALL_LANES, own);
+    if (lane == 0) {
+        high[threadIdx.x / WARP] = most;
+        low[threadIdx.x / WARP] = least;
+    }
+    __syncthreads();
+    *highest = __reduce_max_sync(ALL_LANES, lane < TOP_WARPS ? high[lane] : 0);
+    *lowest = __reduce_min_sync(ALL_LANES, lane < TOP_WARPS ? low[lane] : 0xffffffffu);
+}
+
+/* A key that at least `width` of a source's keys reach and at most room_for(width) do; all, where they are no more than
+ * that. The interval between a key that enough reach and one that too few do is halved until it fits: no two keys are
+ * equal. Enough reach the lowest of the threads' best keys where the threads are enough. */
+template <typename Source>
+static __device__ __forceinline__ rank_key find_least(const Source &source, int count, int width)
+{
+    __shared__ int counts[2][TOP_WARPS];
+    uint32_t own = 0, highest, lowest;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < count; i += TOP_THREADS)
+        own = max(own, (uint32_t)(source.at(i) >> 32));
+    find_bounds(own, &highest, &lowest);
+    rank_key low = 1, high = highest == 0xffffffffu ? ~(rank_key)0 : (rank_key)(highest + 1) << 32;
+    if (width <= TOP_THREADS && lowest > 0)
+        low = (rank_key)lowest << 32;
+    int turn = 0, reached = count_from(source, count, low, turn++, counts);
+    while (reached > room_for(width)) {
+        rank_key middle = low + (high - low) / 2;
+        int above = count_from(source, count, middle, turn++, counts);
+        if (above >= width) {
+            low = middle;
+            reached = above;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Copies the keys from `least` on, in any order, and zeros up to `room`; answers how many they are. */
+template <typename Source>
+static __device__ __forceinline__ int gather(const Source &source, int count, rank_key least, rank_key *keys, int room)
+{
+    __shared__ int total;
+    if (threadIdx.x == 0)
+        total = 0;
+    __syncthreads();
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < count; i += TOP_THREADS) {
+        rank_key key = source.at(i);
+        if (key >= least)
+            keys[atomicAdd(&total, 1)] = key;
+    }
+    __syncthreads();
+    for (int i = total + (int)threadIdx.x; i < room; i += TOP_THREADS)
+        keys[i] = 0;
+    return total;
 }
 
 /* Bitonic, best first; count: a power of two. */
-static __device__ void sort_falling(rank_key *keys, int count)
+static __device__ __forceinline__ void sort_falling(rank_key *keys, int count)
 {
     for (int size = 2; size <= count; size *= 2)
         for (int step = size / 2; step > 0; step /= 2) {
@@ -147,106 +303,81 @@ static __device__ void sort_falling(rank_key *keys, int count)
     __syncthreads();
 }
 
-static __device__ int count_from(const float *logits, int count, rank_key least, int *total)
+/* The scratch: float2 [rows, TOP_PARTS], the largest logit of a part and the sum of exp(logit - largest); then the
+ * nominated keys [rows, TOP_PARTS, room_for(width)]. */
+static __device__ __forceinline__ float2 *sums_at(void *scratch, int row)
 {
-    int own = 0;
-    for (int i = (int)threadIdx.x; i < count; i += TOP_THREADS)
-        own += key_of(logits[i], i) >= least;
-    own = __reduce_add_sync(ALL_LANES, own);
-    __syncthreads();
-    if (threadIdx.x == 0)
-        *total = 0;
-    __syncthreads();
-    if (threadIdx.x % WARP == 0)
-        atomicAdd(total, own);
-    __syncthreads();
-    return *total;
+    return (float2 *)scratch + (size_t)row * TOP_PARTS;
 }
 
-/* A key that at least `width` tokens reach and at most CANDIDATES do. Each thread's best token alone makes `width` of
- * them; where too many others reach that, the interval above is halved until it fits, since no two keys are equal. */
-static __device__ rank_key find_least(const float *logits, int count, int width, rank_key *keys, int *total)
+static __device__ __forceinline__ rank_key *keys_at(void *scratch, int rows, int row, int width)
 {
-    rank_key own = 0;
-    for (int i = (int)threadIdx.x; i < count; i += TOP_THREADS) {
-        rank_key key = key_of(logits[i], i);
-        own = key > own ? key : own;
-    }
-    keys[threadIdx.x] = own;
-    sort_falling(keys, TOP_THREADS);
-    rank_key low = keys[width - 1], high = keys[0] + 1;
-    int reached = count_from(logits, count, low, total);
-    while (reached > CANDIDATES) {
-        rank_key middle = low + (high - low) / 2;
-        int above = count_from(logits, count, middle, total);
-        if (above >= width) {
-            low = middle;
-            reached = above;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    return (rank_key *)sums_at(scratch, rows) + (size_t)row * TOP_PARTS * (size_t)room_for(width);
 }
 
-static __device__ float log_sum_exp(const float *x, int count, float *parts)
+size_t kernels_top_partials(int rows, int width)
 {
-    float best = -INFINITY, sum = 0;
-    for (int i = (int)threadIdx.x; i < count; i += TOP_THREADS)
-        best = fmaxf(best, x[i]);
-    best = block_largest(best, parts);
-    for (int i = (int)threadIdx.x; i < count; i += TOP_THREADS)
-        sum += expf(x[i] - best);
-    return best + logf(block_sum(sum, parts));
+    return (size_t)rows * TOP_PARTS * (sizeof(float2) + (size_t)room_for(width) * sizeof(rank_key));
 }
 
+/* Grid: [TOP_PARTS, row]. */
 static __global__ void __launch_bounds__(TOP_THREADS)
-    top(const float *logits, int stride, int count, int first_token, int width, int *tokens, float *log_probabilities,
-        float *log_sums)
+    nominate(const float *logits, int stride, int count, int width, void *scratch)
 {
-    __shared__ rank_key keys[CANDIDATES];
     __shared__ float parts[WARP];
-    __shared__ int total;
-    const float *x = logits + (size_t)blockIdx.x * (size_t)stride;
+    int rows = (int)gridDim.y, row = (int)blockIdx.y, part = (int)blockIdx.x;
+    int span = (stride + TOP_PARTS - 1) / TOP_PARTS, first = min(part * span, stride), end = min(first + span, stride);
     wait_for_previous();
     let_next_start();
-    rank_key least = find_least(x, count, width, keys, &total);
-    int room = 2;
-    while (room < width || room < total)
+    const float *x = logits + (size_t)row * (size_t)stride;
+    float best = -INFINITY, sum = 0;
+#pragma unroll 4
+    for (int i = first + (int)threadIdx.x; i < end; i += TOP_THREADS)
+        best = fmaxf(best, x[i]);
+    best = block_largest(best, parts);
+#pragma unroll 4
+    for (int i = first + (int)threadIdx.x; i < end; i += TOP_THREADS)
+        sum += x[i] > -INFINITY ? expf(x[i] - best) : 0;
+    sum = block_sum(sum, parts);
+    if (threadIdx.x == 0)
+        sums_at(scratch, row)[part] = make_float2(best, sum);
+    const struct logit_source source = {x, first};
+    int columns = max(min(end, count) - first, 0), room = room_for(width);
+    rank_key least = find_least(source, columns, width);
+    gather(source, columns, least, keys_at(scratch, rows, row, width) + (size_t)part * (size_t)room, room);
+}
+
+/* Grid: [row]. */
+static __global__ void __launch_bounds__(TOP_THREADS)
+    rank(int width, int first_token, void *scratch, int *tokens, float *log_probabilities, float *log_sums)
+{
+    __shared__ rank_key keys[SORTED_MAXIMUM];
+    int rows = (int)gridDim.x, row = (int)blockIdx.x, lane = (int)threadIdx.x % WARP;
+    wait_for_previous();
+    let_next_start();
+    float2 part = lane < TOP_PARTS ? sums_at(scratch, row)[lane] : make_float2(-INFINITY, 0);
+    float best = warp_largest(part.x), log_sum = best + logf(warp_sum(part.y > 0 ? part.y * expf(part.x - best) : 0));
+    if (threadIdx.x == 0)
+        log_sums[row] = log_sum;
+    const struct key_source source = {keys_at(scratch, rows, row, width)};
+    int count = TOP_PARTS * room_for(width), room = 2;
+    int found = gather(source, count, find_least(source, count, width), keys, 0);
+    while (room < found || room < width)
         room *= 2;
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < room; i += TOP_THREADS)
+    for (int i = found + (int)threadIdx.x; i < room; i += TOP_THREADS)
         keys[i] = 0;
-    if (threadIdx.x == 0)
-        total = 0;
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < count; i += TOP_THREADS) {
-        rank_key key = key_of(x[i], i);
-        if (key >= least)
-            keys[atomicAdd(&total, 1)] = key;
-    }
     sort_falling(keys, room);
-    float sum = log_sum_exp(x, stride, parts);
-    if (threadIdx.x == 0)
-        log_sums[blockIdx.x] = sum;
     for (int i = (int)threadIdx.x; i < width; i += TOP_THREADS) {
-        size_t at = (size_t)blockIdx.x * (size_t)width + (size_t)i;
-        int token = (int)(0xffffffffu - (uint32_t)keys[i]);
-        tokens[at] = first_token + token;
-        log_probabilities[at] = x[token] - sum;
+        size_t at = (size_t)row * (size_t)width + (size_t)i;
+        tokens[at] = keys[i] ? first_token + column_of(keys[i]) : -1;
+        log_probabilities[at] = keys[i] ? logit_of(keys[i]) - log_sum : -INFINITY;
     }
 }
 
 void kernels_top(const float *logits, int rows, int stride, int count, int first_token, int width, void *partial,
                  int *tokens, float *log_probabilities, float *log_sums, cudaStream_t stream)
 {
-    (void)partial;
-    launch(top, dim3((unsigned)rows), TOP_THREADS, 0, stream, logits, stride, count, first_token, width, tokens,
-           log_probabilities, log_sums);
-}
-
-size_t kernels_top_partials(int rows, int width, int stride)
-{
-    (void)rows, (void)width, (void)stride;
-    return 0;
+    launch(nominate, dim3(TOP_PARTS, (unsigned)rows), TOP_THREADS, 0, stream, logits, stride, count, width, partial);
+    launch(rank, dim3((unsigned)rows), TOP_THREADS, 0, stream, width, first_token, partial, tokens, log_probabilities,
+           log_sums);
 }

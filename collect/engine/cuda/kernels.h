@@ -148,14 +148,16 @@ struct choose_row {
     uint64_t stream;
 };
 
-/* The best of a set of tokens by logit, or by the noisy score: logit / temperature + noise; and the runner-up's score. */
+/* The best of a set of tokens by logit, or by the noisy score: logit / temperature + noise; and the runner-up's score.
+ */
 struct leader {
     float best, second;
     int token;
 };
 
 /* By sample.h's rule the leader of each row of logits[rows, stride], whose columns are the tokens from first_token on,
- * among the first `count`. partial: [kernels_choose_partials(rows)] bytes. */
+ * among the first `count`; token INT32_MAX where all are NaN. partial: [kernels_choose_partials(rows)] bytes, zeroed
+ * before its first use, and for choices alone. */
 void kernels_choose(const float *logits, int rows, int stride, int count, int first_token, const struct choose_row *how,
                     void *partial, struct leader *leaders, cudaStream_t stream);
 size_t kernels_choose_partials(int rows);
@@ -195,12 +197,14 @@ void kernels_skinny(const struct skinny_call *call, cudaStream_t stream);
 /* Copies from the host's pinned memory, or to it; both ends 16-byte aligned, bytes rounded up to 16. */
 void kernels_copy(void *to, const void *from, size_t bytes, cudaStream_t stream);
 
-/* The `width` largest of the first `count` of each row of logits[rows, stride], best first, ties to the lowest id, and
- * their log-probabilities over the whole row; tokens and log_probabilities: [rows, width]. */
+/* The `width` largest of the first `count` columns of each row of logits[rows, stride], best first, ties to the lowest
+ * id, and their log-probabilities over the whole row; tokens and log_probabilities: [rows, width], beyond `count` -1
+ * and minus infinity. log_sums: [rows], the logarithms of the rows' sums of exp(logit). partial:
+ * [kernels_top_partials(rows, width)] bytes. */
 #define TOP_WIDTH_MAXIMUM 1024
 void kernels_top(const float *logits, int rows, int stride, int count, int first_token, int width, void *partial,
                  int *tokens, float *log_probabilities, float *log_sums, cudaStream_t stream);
-size_t kernels_top_partials(int rows, int width, int stride);
+size_t kernels_top_partials(int rows, int width);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,66 @@
+/* For tests of single kernels: memory there and back, and the time of a kernel within a graph. */
+#ifndef TESTS_GPU_GPU_H
+#define TESTS_GPU_GPU_H
+
+#include "collect/engine/cuda/device.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+static inline void *gpu_send(const void *from, size_t bytes)
+{
+    void *memory = device_allocate(bytes);
+    CUDA_CHECK(cudaMemcpy(memory, from, bytes, cudaMemcpyHostToDevice));
+    return memory;
+}
+
+static inline void gpu_fetch(void *to, const void *from, size_t bytes)
+{
+    CUDA_CHECK(cudaDeviceSynchronize());
+    CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost));
+}
+
+/* Uniform in [-1, 1), the same in every run. */
+static inline float gpu_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return (float)(int32_t)(*state >> 32) * 0x1p-31f;
+}
+
+/* Microseconds of one of `count` calls that follow each other in a graph: the least of ten replays. */
+static inline double gpu_time(void (*queue)(void *context, int index, cudaStream_t stream), void *context, int count)
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t replay;
+    cudaEvent_t begin, end;
+    float best = 1e30f;
+    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CUDA_CHECK(cudaEventCreate(&begin));
+    CUDA_CHECK(cudaEventCreate(&end));
+    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < count; i++)
+        queue(context, i, stream);
+    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+    CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
+    for (int i = 0; i < 12; i++) {
+        float milliseconds;
+        CUDA_CHECK(cudaEventRecord(begin, stream));
+        CUDA_CHECK(cudaGraphLaunch(replay, stream));
+        CUDA_CHECK(cudaEventRecord(end, stream));
+        CUDA_CHECK(cudaStreamSynchronize(stream));
+        CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
+        if (i >= 2 && milliseconds < best)
+            best = milliseconds;
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+    CUDA_CHECK(cudaGraphDestroy(graph));
+    CUDA_CHECK(cudaEventDestroy(begin));
+    CUDA_CHECK(cudaEventDestroy(end));
+    CUDA_CHECK(cudaStreamDestroy(stream));
+    return 1000.0 * (double)best / count;
+}
+
+#endif
