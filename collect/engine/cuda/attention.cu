@@ -1,230 +1,434 @@
-/* Attention over the committed cache and a call's new rows, with an online softmax over tiles of keys. A block of
- * threads has 16 queries that share a KV head, and one part of the keys; a second kernel joins the parts. */
-#include "collect/engine/cuda/element.cuh"
+/* Attention over the committed cache and a call's new rows: an online softmax over tiles of keys (FlashAttention-2, Dao
+ * 2023), in bfloat16 on tensor cores. Rows of all heads that share a KV head are packed, so that its keys are read once
+ * for them; the warps of a block have 16 or 32 queries each, or, of 16 queries and less, 16 keys of a tile each. Bit
+ * sets and windows cost only the tiles of keys that they cut. */
+#include "collect/engine/cuda/attention.cuh"
+#include "collect/engine/cuda/mma.cuh"
 
 #define WARPS 4
 #define THREADS (WARPS * WARP)
-#define KEYS WARP                                /* of a tile: one a lane */
-#define WARP_QUERIES (ATTENTION_QUERIES / WARPS) /* whose scores a warp computes */
+#define FEW 16 /* queries of which the warps share out keys */
+#define LOG2_E 1.4426950408889634f
 
-/* A block's shared memory, in floats; heads are padded to whole float4, and keys one further to spread the banks. */
-static __host__ __device__ int padded(int head_size)
+typedef __nv_bfloat16 bf16;
+
+/* Shared memory for heads of D: queries, two stages of a tile of keys and values, and a bit set for each query. Rows
+ * are 16 bytes longer than D, which spreads the rows of an 8 x 8 matrix over all banks. */
+template <int D> struct layout {
+    static constexpr int QUERIES = D <= 128 ? 128 : 64, KEYS = D <= 128 ? 64 : 32, PITCH = (D + 8) * (int)sizeof(bf16);
+    static constexpr int TILE = KEYS * PITCH, STAGES = QUERIES * PITCH, SEEN = STAGES + 4 * TILE;
+    static constexpr int BYTES = SEEN + QUERIES * (int)sizeof(uint64_t);
+};
+
+/* The softmax of a warp's M * 16 queries so far; a lane has rows g and g + 8 of each 16 (see mma.cuh). */
+template <int D, int M> struct running {
+    float sums[M][D / 8][4], best[M][2], total[M][2];
+};
+
+template <int D, int M> static __device__ __forceinline__ void start(struct running<D, M> &running)
 {
-    return (head_size + 3) / 4 * 4;
-}
-
-static size_t shared_bytes(int head_size)
-{
-    int pitch = padded(head_size);
-    return (size_t)(ATTENTION_QUERIES * pitch + KEYS * (pitch + 4) + ATTENTION_QUERIES * KEYS + ATTENTION_QUERIES) *
-           sizeof(float);
-}
-
-/* Whether the row (of the batch) at `position` sees the session's cache position `key`. */
-static __device__ __forceinline__ bool sees(const struct attention_call &call, const struct attention_segment &segment,
-                                            int row, int position, int key)
-{
-    int node = key - segment.base, at = key;
-    if (node >= 0) {
-        if (!(call.visible[(size_t)row * (size_t)call.words + (size_t)(node / 64)] >> (node % 64) & 1))
-            return false;
-        at = call.positions[segment.first + node];
-    }
-    if (!call.window)
-        return true;
-    int ahead = at - position;
-    return -ahead < call.window && (node < 0 || ahead < (call.causal_window ? 1 : call.window));
-}
-
-/* A tile of keys [KEYS, size], zero from row `count` on and in what pads a row. */
-template <typename T> static __device__ void load_keys(const T *from, int count, int size, int pitch, float *keys)
-{
-    for (int i = (int)threadIdx.x; i < KEYS * pitch; i += THREADS) {
-        int row = i / pitch, column = i % pitch;
-        bool inside = row < count && column < size;
-        keys[row * (pitch + 4) + column] = inside ? load(from[(size_t)row * (size_t)size + (size_t)column]) : 0;
-    }
-}
-
-/* Where a split's result for a query head of a row stands: head_size sums, then the largest score and the weights' sum.
- */
-static __device__ __forceinline__ float *partial_at(const struct attention_call &call, int split, int row, int head)
-{
-    size_t at = ((size_t)split * (size_t)call.rows + (size_t)row) * (size_t)call.heads + (size_t)head;
-    return call.partial + at * (size_t)(call.head_size + 2);
-}
-
-/* DIMENSIONS: of the head, for each thread. */
-template <typename T, int DIMENSIONS>
-static __global__ void __launch_bounds__(THREADS) attend(struct attention_call call)
-{
-    extern __shared__ float4 memory[];
-    wait_for_previous();
-    let_next_start();
-    const struct attention_tile tile = call.tiles[blockIdx.x];
-    const struct attention_segment segment = call.segments[tile.segment];
-    int size = call.head_size, pitch = padded(size), group = call.heads / call.kv_heads, kv_head = (int)blockIdx.y;
-    int lane = (int)threadIdx.x % WARP, first = (int)threadIdx.x / WARP * WARP_QUERIES;
-    int query_count = segment.count * group - tile.query;
-    float *queries = (float *)memory, *keys = queries + ATTENTION_QUERIES * pitch;
-    float *weights = keys + KEYS * (pitch + 4), *factors = weights + ATTENTION_QUERIES * KEYS;
-
-    for (int i = (int)threadIdx.x; i < ATTENTION_QUERIES * pitch; i += THREADS) {
-        int query = i / pitch, column = i % pitch, packed = tile.query + query;
-        size_t row = (size_t)(segment.first + packed / group), head = (size_t)(kv_head * group + packed % group);
-        queries[i] = query < query_count && column < size
-                         ? load(((const T *)call.queries)[(row * (size_t)call.heads + head) * (size_t)size + column])
-                         : 0;
-    }
-
-    size_t cache = ((size_t)segment.session * (size_t)call.kv_heads + (size_t)kv_head) * (size_t)call.capacity;
-    const T *cached_keys = (const T *)call.keys + cache * (size_t)size;
-    const T *cached_values = (const T *)call.values + cache * (size_t)size;
-    int seen = segment.base + segment.count, splits = (int)gridDim.z;
-    int share = ((seen + splits - 1) / splits + KEYS - 1) / KEYS * KEYS;
-    int from = min((int)blockIdx.z * share, seen), to = min(from + share, seen);
-
-    float best[WARP_QUERIES], sums[WARP_QUERIES], sum[DIMENSIONS][ATTENTION_QUERIES];
-    for (int i = 0; i < WARP_QUERIES; i++) {
-        best[i] = -INFINITY;
-        sums[i] = 0;
-    }
 #pragma unroll
-    for (int k = 0; k < DIMENSIONS; k++)
+    for (int m = 0; m < M; m++) {
 #pragma unroll
-        for (int q = 0; q < ATTENTION_QUERIES; q++)
-            sum[k][q] = 0;
-
-    for (int start = from; start < to; start += KEYS) {
-        __syncthreads();
-        load_keys(cached_keys + (size_t)start * (size_t)size, to - start, size, pitch, keys);
-        __syncthreads();
-
-        float scores[WARP_QUERIES] = {0};
-        for (int column = 0; column < pitch; column += 4) {
-            float4 k = *(const float4 *)(keys + lane * (pitch + 4) + column);
+        for (int i = 0; i < D / 8 * 4; i++)
+            running.sums[m][i / 4][i % 4] = 0;
 #pragma unroll
-            for (int i = 0; i < WARP_QUERIES; i++) {
-                float4 q = *(const float4 *)(queries + (first + i) * pitch + column);
-                scores[i] += q.x * k.x + q.y * k.y + q.z * k.z + q.w * k.w;
+        for (int half = 0; half < 2; half++) {
+            running.best[m][half] = -INFINITY;
+            running.total[m][half] = 0;
+        }
+    }
+}
+
+/* --- tiles of shared memory -------------------------------------------------------------------------------------- */
+
+/* Queues the copy of KEYS rows [., D]; zeros behind the first `count`. */
+template <int D> static __device__ __forceinline__ void copy_rows(uint32_t to, const bf16 *from, int count)
+{
+#pragma unroll
+    for (int i = 0; i < layout<D>::KEYS * D / 8 / THREADS; i++) {
+        int unit = i * THREADS + (int)threadIdx.x, row = unit / (D / 8), column = unit % (D / 8);
+        copy_start(to + (uint32_t)(row * layout<D>::PITCH + column * 16), from + row * D + column * 8, row < count);
+    }
+}
+
+/* Queues the copy of a part's queries, zeros behind them, ROWS in all. */
+template <int D, int ROWS>
+static __device__ __forceinline__ void copy_queries(uint32_t to, const struct attention_call &call,
+                                                    const struct attention_work &work, int kv_head)
+{
+#pragma unroll
+    for (int i = 0; i < (ROWS * D / 8 + THREADS - 1) / THREADS; i++) {
+        int unit = i * THREADS + (int)threadIdx.x, query = unit / (D / 8), column = unit % (D / 8), row, head;
+        bool there = query < work.query_count;
+        if (query >= ROWS)
+            break;
+        unpack(call, work.segment, kv_head, work.query + (there ? query : 0), &row, &head);
+        const bf16 *from = (const bf16 *)call.queries + ((size_t)row * (size_t)call.heads + (size_t)head) * D;
+        copy_start(to + (uint32_t)(query * layout<D>::PITCH + column * 16), from + column * 8, there);
+    }
+}
+
+/* --- one tile ---------------------------------------------------------------------------------------------------- */
+
+/* scores[M * 16, N * 8] = queries keys^T; the addresses are the lane's. */
+template <int D, int M, int N>
+static __device__ __forceinline__ void score(uint32_t queries, uint32_t keys, float (&scores)[M][N][4])
+{
+#pragma unroll
+    for (int i = 0; i < M * N * 4; i++)
+        scores[i / (N * 4)][i / 4 % N][i % 4] = 0;
+#pragma unroll
+    for (int k = 0; k < D / 16; k++) {
+        uint32_t a[M][4], b[4];
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            load_matrices(a[m], queries + (uint32_t)(m * 16 * layout<D>::PITCH + k * 32));
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            load_matrices(b, keys + (uint32_t)(n * 8 * layout<D>::PITCH + k * 32));
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply(scores[m][n], a[m], b[0], b[1]);
+                multiply(scores[m][n + 1], a[m], b[2], b[3]);
             }
         }
-#pragma unroll
-        for (int i = 0; i < WARP_QUERIES; i++) {
-            int row = segment.first + (tile.query + first + i) / group;
-            bool visible = first + i < query_count && start + lane < to &&
-                           sees(call, segment, row, call.positions[row], start + lane);
-            float score = visible ? scores[i] : -INFINITY, highest = fmaxf(best[i], warp_largest(score));
-            float weight = visible ? expf(score - highest) : 0,
-                  factor = best[i] == highest ? 1 : expf(best[i] - highest);
-            sums[i] = sums[i] * factor + warp_sum(weight);
-            best[i] = highest;
-            weights[(first + i) * KEYS + lane] = rounded<T>(weight);
-            if (lane == 0)
-                factors[first + i] = factor;
-        }
-        __syncthreads();
+    }
+}
 
+/* Scores of keys that are not seen become minus infinity. seen: of the warp's queries, from the warp's first key on. */
+template <int M, int N>
+static __device__ __forceinline__ void mask(const uint64_t *seen, int first_key, float (&scores)[M][N][4])
+{
+    int lane = (int)threadIdx.x % WARP;
 #pragma unroll
-        for (int k = 0; k < DIMENSIONS; k++) {
-            int column = (int)threadIdx.x + k * THREADS;
-            if (column >= size)
-                break;
+    for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int q = 0; q < ATTENTION_QUERIES; q++)
-                sum[k][q] *= factors[q];
-            for (int key = 0; key < KEYS && start + key < to; key += 4) {
-                float v[4];
+        for (int half = 0; half < 2; half++) {
+            uint64_t bits = seen[m * 16 + half * 8 + lane / 4] >> (first_key + lane % 4 * 2);
 #pragma unroll
-                for (int i = 0; i < 4; i++)
-                    v[i] = start + key + i < to
-                               ? load(cached_values[(size_t)(start + key + i) * (size_t)size + (size_t)column])
-                               : 0;
+            for (int n = 0; n < N; n++)
 #pragma unroll
-                for (int q = 0; q < ATTENTION_QUERIES; q++) {
-                    float4 w = *(const float4 *)(weights + q * KEYS + key);
-                    sum[k][q] += w.x * v[0] + w.y * v[1] + w.z * v[2] + w.w * v[3];
+                for (int i = 0; i < 2; i++)
+                    if (!(bits >> (n * 8 + i) & 1))
+                        scores[m][n][half * 2 + i] = -INFINITY;
+        }
+}
+
+/* Turns the scores of a tile into weights, and brings what was summed before to the same largest score. */
+template <int D, int M, int N>
+static __device__ __forceinline__ void weigh(struct running<D, M> &running, float (&scores)[M][N][4])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        float factors[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float highest = running.best[m][half], sum = 0;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                highest = fmaxf(highest, fmaxf(scores[m][n][half * 2], scores[m][n][half * 2 + 1]));
+            highest = fmaxf(highest, __shfl_xor_sync(ALL_LANES, highest, 1));
+            highest = fmaxf(highest, __shfl_xor_sync(ALL_LANES, highest, 2));
+            float origin = highest == -INFINITY ? 0 : highest * LOG2_E;
+            factors[half] = power_of_two(fmaf(running.best[m][half], LOG2_E, -origin));
+            running.best[m][half] = highest;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int i = half * 2; i < half * 2 + 2; i++) {
+                    scores[m][n][i] = power_of_two(fmaf(scores[m][n][i], LOG2_E, -origin));
+                    sum += scores[m][n][i];
                 }
+            running.total[m][half] = fmaf(running.total[m][half], factors[half], sum);
+        }
+        if (__any_sync(ALL_LANES, factors[0] != 1 || factors[1] != 1))
+#pragma unroll
+            for (int i = 0; i < D / 8 * 4; i++)
+                running.sums[m][i / 4][i % 4] *= factors[i % 4 / 2];
+    }
+}
+
+/* sums[M * 16, D] += weights[M * 16, N * 8] values; the address is the lane's. */
+template <int D, int M, int N>
+static __device__ __forceinline__ void add_values(struct running<D, M> &running, const float (&weights)[M][N][4],
+                                                  uint32_t values)
+{
+#pragma unroll
+    for (int k = 0; k < N / 2; k++) {
+        uint32_t a[M][4], b[4];
+#pragma unroll
+        for (int i = 0; i < M * 4; i++) {
+            const float *pair = &weights[i / 4][2 * k + i % 4 / 2][i % 2 * 2];
+            a[i / 4][i % 4] = pack(pair[0], pair[1]);
+        }
+#pragma unroll
+        for (int d = 0; d < D / 8; d += 2) {
+            load_transposed(b, values + (uint32_t)(k * 16 * layout<D>::PITCH + d * 16));
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply(running.sums[m][d], a[m], b[0], b[1]);
+                multiply(running.sums[m][d + 1], a[m], b[2], b[3]);
             }
         }
     }
+}
 
+/* --- results ----------------------------------------------------------------------------------------------------- */
+
+/* Lane's rows of a warp's queries from `first` on: to the output, or to the parts of this split. */
+template <int D, int M>
+static __device__ __forceinline__ void put_rows(const struct attention_call &call, const struct attention_work &work,
+                                                int kv_head, int first, const struct running<D, M> &running)
+{
+    int lane = (int)threadIdx.x % WARP, split = work.split, row, head;
 #pragma unroll
-    for (int q = 0; q < ATTENTION_QUERIES; q++) {
-        int packed = tile.query + q;
-        if (q >= query_count)
-            break;
-        float *out =
-            partial_at(call, (int)blockIdx.z, segment.first + packed / group, kv_head * group + packed % group);
+    for (int m = 0; m < M; m++)
 #pragma unroll
-        for (int k = 0; k < DIMENSIONS; k++)
-            if ((int)threadIdx.x + k * THREADS < size)
-                out[(int)threadIdx.x + k * THREADS] = sum[k][q];
-    }
+        for (int half = 0; half < 2; half++) {
+            float total = running.total[m][half];
+            int query = first + m * 16 + half * 8 + lane / 4;
+            total += __shfl_xor_sync(ALL_LANES, total, 1);
+            total += __shfl_xor_sync(ALL_LANES, total, 2);
+            if (query >= work.query_count)
+                continue;
+            unpack(call, work.segment, kv_head, work.query + query, &row, &head);
+            if (work.splits == 1) {
+                bf16 *out = attended_at<bf16>(call, row, head) + lane % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < WARP_QUERIES; i++) {
-        int packed = tile.query + first + i;
-        if (lane != 0 || first + i >= query_count)
-            break;
-        float *out =
-            partial_at(call, (int)blockIdx.z, segment.first + packed / group, kv_head * group + packed % group);
-        out[size] = best[i];
-        out[size + 1] = sums[i];
+                for (int d = 0; d < D / 8; d++)
+                    *(uint32_t *)(out + d * 8) =
+                        pack(running.sums[m][d][half * 2] / total, running.sums[m][d][half * 2 + 1] / total);
+                continue;
+            }
+            float *out = part_sums(call, split, row, head) + lane % 4 * 2;
+#pragma unroll
+            for (int d = 0; d < D / 8; d++)
+                *(float2 *)(out + d * 8) = make_float2(running.sums[m][d][half * 2], running.sums[m][d][half * 2 + 1]);
+            if (lane % 4 == 0)
+                *part_pair(call, (int)gridDim.z, split, row, head) = make_float2(running.best[m][half], total);
+        }
+}
+
+/* What the warps have of the same queries, together. memory: float [warps, FEW, D + 8], then float2 [warps, FEW]. */
+template <int D>
+static __device__ __forceinline__ void put_merged(const struct attention_call &call, const struct attention_work &work,
+                                                  int kv_head, const struct running<D, 1> &running, float *memory)
+{
+    constexpr int HOLDERS = layout<D>::KEYS / 16, PITCH = D + 8;
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, row, head;
+    float2 *pairs = (float2 *)(memory + HOLDERS * FEW * PITCH);
+    if (warp < HOLDERS)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float total = running.total[0][half];
+            int at = warp * FEW + half * 8 + lane / 4;
+            total += __shfl_xor_sync(ALL_LANES, total, 1);
+            total += __shfl_xor_sync(ALL_LANES, total, 2);
+#pragma unroll
+            for (int d = 0; d < D / 8; d++)
+                *(float2 *)(memory + at * PITCH + d * 8 + lane % 4 * 2) =
+                    make_float2(running.sums[0][d][half * 2], running.sums[0][d][half * 2 + 1]);
+            if (lane % 4 == 0)
+                pairs[at] = make_float2(running.best[0][half], total);
+        }
+    __syncthreads();
+    for (int query = warp; query < work.query_count; query += WARPS) {
+        float best = -INFINITY, total = 0, factors[HOLDERS];
+#pragma unroll
+        for (int i = 0; i < HOLDERS; i++)
+            best = fmaxf(best, pairs[i * FEW + query].x);
+#pragma unroll
+        for (int i = 0; i < HOLDERS; i++) {
+            float2 pair = pairs[i * FEW + query];
+            factors[i] = pair.y > 0 ? power_of_two((pair.x - best) * LOG2_E) : 0;
+            total += factors[i] * pair.y;
+        }
+        unpack(call, work.segment, kv_head, work.query + query, &row, &head);
+        for (int column = lane; column < D; column += WARP) {
+            float sum = 0;
+#pragma unroll
+            for (int i = 0; i < HOLDERS; i++)
+                sum += factors[i] * memory[(i * FEW + query) * PITCH + column];
+            if (work.splits == 1)
+                store(attended_at<bf16>(call, row, head) + column, sum / total);
+            else
+                part_sums(call, work.split, row, head)[column] = sum;
+        }
+        if (work.splits > 1 && lane == 0)
+            *part_pair(call, (int)gridDim.z, work.split, row, head) = make_float2(best, total);
     }
 }
 
-template <typename T> static __global__ void join(struct attention_call call, int splits)
+/* The last block of a tile's splits to come here joins them. */
+static __device__ __forceinline__ void join_if_last(const struct attention_call &call,
+                                                    const struct attention_work &work, int tile, int kv_head)
 {
-    int row = (int)blockIdx.x, head = (int)blockIdx.y, size = call.head_size;
+    __shared__ bool is_last;
+    unsigned *arrived = counter_at(call, tile, kv_head);
+    int row, head;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        is_last = atomicAdd(arrived, 1) == (unsigned)work.splits - 1;
+        if (is_last)
+            *arrived = 0;
+    }
+    __syncthreads();
+    if (!is_last)
+        return;
+    __threadfence();
+    for (int query = (int)threadIdx.x / WARP; query < work.query_count; query += WARPS) {
+        unpack(call, work.segment, kv_head, work.query + query, &row, &head);
+        join_query<bf16>(call, (int)gridDim.z, work.splits, row, head);
+    }
+}
+
+/* --- the kernel -------------------------------------------------------------------------------------------------- */
+
+/* A block's part: M * 16 queries a warp; or, where the warps share out the keys, M = 1 and SHARED. Fills `running`. */
+template <int D, int M, bool SHARED>
+static __device__ __forceinline__ void run(const struct attention_call &call, const struct attention_work &work,
+                                           int kv_head, char *memory, struct running<D, M> &running)
+{
+    constexpr int KEYS = layout<D>::KEYS, N = SHARED ? 2 : KEYS / 8, PITCH = layout<D>::PITCH;
+    constexpr int QUERIES = SHARED ? FEW : M * 16 * WARPS;
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    int own_query = SHARED ? 0 : warp * M * 16, own_key = SHARED ? warp * 16 : 0;
+    uint32_t queries = shared_address(memory), stages = queries + layout<D>::STAGES;
+    uint32_t query_at = queries + (uint32_t)((own_query + lane % 16) * PITCH + lane / 16 * 16);
+    uint32_t key_at = stages + (uint32_t)((own_key + lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16);
+    uint32_t value_at = stages + (uint32_t)(layout<D>::TILE + (own_key + lane % 16) * PITCH + lane / 16 * 16);
+    uint64_t *seen = (uint64_t *)(memory + layout<D>::SEEN);
+
+    const struct attention_segment &segment = work.segment;
+    size_t cache = ((size_t)segment.session * (size_t)call.kv_heads + (size_t)kv_head) * (size_t)call.capacity;
+    const bf16 *keys = (const bf16 *)call.keys + cache * D, *values = (const bf16 *)call.values + cache * D;
+    int group = call.heads / call.kv_heads, last = work.query + work.query_count - 1;
+    int first_row = work.query / group, last_row = last / group;
+
+    /* Tiles that end behind `new_from`, or begin before `window_to`, have keys that some query does not see. */
+    int new_from = segment.base + (segment.sight == ATTENTION_RUN     ? first_row + 1
+                                   : segment.sight == ATTENTION_WHOLE ? segment.count
+                                                                      : 0);
+    int window_to = 0;
+    if (call.window) {
+        new_from = min(new_from, segment.base + (segment.sight == ATTENTION_TREE ? 0 : first_row) +
+                                     (call.causal_window ? 1 : call.window));
+        window_to = segment.base + (segment.sight == ATTENTION_TREE ? segment.count - 1 : last_row) - call.window + 1;
+    }
+
+    /* What was committed before is read while the kernel before this one ends. */
+    bool early = work.from + KEYS <= segment.base;
+    int stage = 0;
+    if (early) {
+        copy_rows<D>(stages, keys + (size_t)work.from * D, KEYS);
+        copy_rows<D>(stages + layout<D>::TILE, values + (size_t)work.from * D, KEYS);
+    }
     wait_for_previous();
     let_next_start();
-    float best = -INFINITY, total = 0;
-    for (int split = 0; split < splits; split++)
-        best = fmaxf(best, partial_at(call, split, row, head)[size]);
-    for (int split = 0; split < splits; split++) {
-        const float *part = partial_at(call, split, row, head);
-        total += part[size + 1] > 0 ? part[size + 1] * expf(part[size] - best) : 0;
+    copy_queries<D, QUERIES>(queries, call, work, kv_head);
+    if (!early) {
+        copy_rows<D>(stages, keys + (size_t)work.from * D, work.to - work.from);
+        copy_rows<D>(stages + layout<D>::TILE, values + (size_t)work.from * D, work.to - work.from);
     }
-    T *out = (T *)call.attended + ((size_t)row * (size_t)call.heads + (size_t)head) * (size_t)size;
-    for (int i = (int)threadIdx.x; i < size; i += (int)blockDim.x) {
-        float sum = 0;
-        for (int split = 0; split < splits; split++) {
-            const float *part = partial_at(call, split, row, head);
-            sum += part[size + 1] > 0 ? part[i] * expf(part[size] - best) : 0;
+    copies_commit();
+    start(running);
+    for (int key = work.from; key < work.to; key += KEYS, stage ^= 1) {
+        int next = key + KEYS;
+        if (next < work.to) {
+            uint32_t to = stages + (uint32_t)((stage ^ 1) * 2 * layout<D>::TILE);
+            copy_rows<D>(to, keys + (size_t)next * D, work.to - next);
+            copy_rows<D>(to + layout<D>::TILE, values + (size_t)next * D, work.to - next);
         }
-        store(&out[i], sum / total);
+        copies_commit();
+        bool masked = next > new_from || key < window_to;
+        if (masked && (int)threadIdx.x < QUERIES)
+            seen[threadIdx.x] = sees(call, segment, min(work.query + (int)threadIdx.x, last) / group, key);
+        copies_wait<1>();
+        __syncthreads();
+        if (own_key < KEYS) {
+            float scores[M][N][4];
+            uint32_t offset = (uint32_t)(stage * 2 * layout<D>::TILE);
+            score<D, M, N>(query_at, key_at + offset, scores);
+            if (masked)
+                mask<M, N>(seen + own_query, own_key, scores);
+            weigh<D, M, N>(running, scores);
+            add_values<D, M, N>(running, scores, value_at + offset);
+        }
+        __syncthreads();
     }
 }
 
-static int splits_for(int tiles, int kv_heads)
+/* Grid: [kv head, tile, split]. join_here: no tile has more than FEW queries, and the last block joins. */
+template <int D>
+static __global__ void __launch_bounds__(THREADS, 2) attend(const struct attention_call call, bool join_here)
 {
-    int splits = ATTENTION_BLOCKS / (tiles * kv_heads);
-    return splits < 1 ? 1 : splits > ATTENTION_SPLITS ? ATTENTION_SPLITS : splits;
+    extern __shared__ float4 shared[];
+    char *memory = (char *)shared;
+    int kv_head = (int)blockIdx.x, tiles = (int)gridDim.y, splits = (int)gridDim.z;
+    /* Of a long run the last rows see most: they come first. */
+    int tile = splits == 1 ? tiles - 1 - (int)blockIdx.y : (int)blockIdx.y;
+    const struct attention_work work = block_work(call, tile, layout<D>::QUERIES, (int)blockIdx.z, splits);
+    if (work.from == work.to) {
+        if (blockIdx.z == 0) /* if none waited, this kernel could end before the one before it */
+            wait_for_previous();
+        return;
+    }
+    if (work.query_count <= FEW) {
+        struct running<D, 1> running;
+        run<D, 1, true>(call, work, kv_head, memory, running);
+        put_merged<D>(call, work, kv_head, running, (float *)(memory + layout<D>::STAGES));
+        if (join_here && work.splits > 1)
+            join_if_last(call, work, tile, kv_head);
+    } else if (work.query_count <= 16 * WARPS) {
+        struct running<D, 1> running;
+        run<D, 1, false>(call, work, kv_head, memory, running);
+        put_rows<D, 1>(call, work, kv_head, (int)threadIdx.x / WARP * 16, running);
+    } else if constexpr (layout<D>::QUERIES > 16 * WARPS) {
+        struct running<D, 2> running;
+        run<D, 2, false>(call, work, kv_head, memory, running);
+        put_rows<D, 2>(call, work, kv_head, (int)threadIdx.x / WARP * 32, running);
+    }
 }
 
-size_t kernels_attention_partials(int rows, int heads, int head_size)
+template <int D> static void launch_attend(const struct attention_call *call, cudaStream_t stream)
 {
-    /* With more than one split there are at most ATTENTION_BLOCKS of them in all KV heads' tiles together. */
-    size_t split = (size_t)ATTENTION_BLOCKS * ATTENTION_QUERIES, whole = (size_t)rows * (size_t)heads;
-    return (split > whole ? split : whole) * (size_t)(head_size + 2);
+    int splits = attention_splits(call, layout<D>::QUERIES);
+    bool join_here = splits > 1 && call->longest * (call->heads / call->kv_heads) <= FEW;
+    dim3 grid((unsigned)call->kv_heads, (unsigned)call->tile_count, (unsigned)splits);
+    CUDA_CHECK(cudaFuncSetAttribute(attend<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, layout<D>::BYTES));
+    CUDA_CHECK(cudaFuncSetAttribute(attend<D>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                    cudaSharedmemCarveoutMaxShared));
+    launch(attend<D>, grid, THREADS, layout<D>::BYTES, stream, *call, join_here);
+    if (splits > 1 && !join_here)
+        attention_join(call, layout<D>::QUERIES, splits, stream);
 }
 
-template <typename T, int DIMENSIONS>
-static void launch_attend(const struct attention_call *call, int splits, cudaStream_t stream)
+/* Head sizes that tensor cores take, with the queries of a tile. */
+static const struct {
+    int head_size, queries;
+    void (*launch)(const struct attention_call *call, cudaStream_t stream);
+} launches[] = {
+    {64, layout<64>::QUERIES, launch_attend<64>},    {80, layout<80>::QUERIES, launch_attend<80>},
+    {96, layout<96>::QUERIES, launch_attend<96>},    {128, layout<128>::QUERIES, launch_attend<128>},
+    {256, layout<256>::QUERIES, launch_attend<256>},
+};
+
+int kernels_attention_queries(enum element type, int head_size)
 {
-    dim3 grid((unsigned)call->tile_count, (unsigned)call->kv_heads, (unsigned)splits);
-    size_t shared = shared_bytes(call->head_size);
-    CUDA_CHECK(cudaFuncSetAttribute(attend<T, DIMENSIONS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch(attend<T, DIMENSIONS>, grid, THREADS, shared, stream, *call);
-    dim3 heads((unsigned)call->rows, (unsigned)call->heads);
-    launch(join<T>, heads, 2 * WARP, 0, stream, *call, splits);
+    for (size_t i = 0; type == ELEMENT_BFLOAT16 && i < sizeof launches / sizeof *launches; i++)
+        if (launches[i].head_size == head_size)
+            return launches[i].queries;
+    return ATTENTION_QUERIES_MINIMUM;
 }
 
 void kernels_attend(const struct attention_call *call, cudaStream_t stream)
 {
-    int splits = splits_for(call->tile_count, call->kv_heads);
-    if (call->head_size <= THREADS)
-        OF_TYPE(call->type, (launch_attend<T, 1>(call, splits, stream)));
-    else
-        OF_TYPE(call->type, (launch_attend<T, 2>(call, splits, stream)));
+    for (size_t i = 0; call->type == ELEMENT_BFLOAT16 && i < sizeof launches / sizeof *launches; i++)
+        if (launches[i].head_size == call->head_size) {
+            launches[i].launch(call, stream);
+            return;
+        }
+    attend_simply(call, stream);
 }

@@ -13,9 +13,9 @@ static void *take(struct staging *staging, size_t count, size_t size)
     return staging->host + at;
 }
 
-static int tiles_of(int rows, int group)
+static int tiles_of(int rows, int group, int queries)
 {
-    return (rows * group + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
+    return (rows * group + queries - 1) / queries;
 }
 
 static int words_of(int rows)
@@ -26,19 +26,22 @@ static int words_of(int rows)
 size_t batch_bytes(int rows, int segments, int longest, int group)
 {
     size_t row = 4 * sizeof(int) + sizeof(struct choose_row) + (size_t)words_of(longest) * sizeof(uint64_t);
-    size_t tiles = (size_t)(tiles_of(rows, group) + segments) * sizeof(struct attention_tile);
+    size_t tiles =
+        (size_t)(tiles_of(rows, group, ATTENTION_QUERIES_MINIMUM) + segments) * sizeof(struct attention_tile);
     return (size_t)rows * row + tiles + (size_t)segments * sizeof(struct attention_segment) + 16 * PLACE;
 }
 
 /* Rows, tiles and words of all segments, and room for them. */
-static void make_room(struct cuda *cuda, struct staging *staging, const struct segment *segments, int count, int group)
+static void make_room(struct cuda *cuda, struct staging *staging, const struct segment *segments, int count, int group,
+                      int queries)
 {
     struct batch *batch = &cuda->host;
     *batch = (struct batch){.segment_count = count};
     for (int i = 0; i < count; i++) {
         int words = words_of(segments[i].count);
         batch->rows += segments[i].count;
-        batch->tile_count += tiles_of(segments[i].count, group);
+        batch->tile_count += tiles_of(segments[i].count, group, queries);
+        batch->longest = segments[i].count > batch->longest ? segments[i].count : batch->longest;
         batch->words = words > batch->words ? words : batch->words;
     }
     if (batch->rows > cuda->most_rows)
@@ -88,7 +91,10 @@ static void add_segment(struct cuda *cuda, int index, int first, const struct se
     if (base + segment->count > cuda->options.capacity)
         die("session %d: %d rows behind %d do not fit its %d positions", segment->session, segment->count, base,
             cuda->options.capacity);
-    batch->segments[index] = (struct attention_segment){segment->session, first, segment->count, base};
+    batch->segments[index] = (struct attention_segment){segment->session, first, segment->count, base,
+                                                        whole              ? ATTENTION_WHOLE
+                                                        : segment->parents ? ATTENTION_TREE
+                                                                           : ATTENTION_RUN};
     cuda->first_rows[segment->session] = first;
     for (int i = 0; i < segment->count; i++) {
         int row = first + i, parent = segment->parents ? segment->parents[i] : i - 1;
@@ -104,11 +110,11 @@ static void add_segment(struct cuda *cuda, int index, int first, const struct se
         see_whole(batch, first, segment->count);
 }
 
-static void add_tiles(struct batch *batch, int group)
+static void add_tiles(struct batch *batch, int group, int queries)
 {
     int tile = 0;
     for (int i = 0; i < batch->segment_count; i++)
-        for (int query = 0; query < batch->segments[i].count * group; query += ATTENTION_QUERIES)
+        for (int query = 0; query < batch->segments[i].count * group; query += queries)
             batch->tiles[tile++] = (struct attention_tile){i, query};
 }
 
@@ -137,12 +143,13 @@ void batch_make(struct cuda *cuda, enum call call, const struct model *model, co
                 bool whole)
 {
     int group = model->head_count / model->kv_head_count;
-    make_room(cuda, &cuda->staging[call], segments, count, group);
+    int queries = kernels_attention_queries(cuda->type, model->head_size);
+    make_room(cuda, &cuda->staging[call], segments, count, group, queries);
     for (int i = 0, first = 0; i < count; i++) {
         add_segment(cuda, i, first, &segments[i], whole);
         first += segments[i].count;
     }
-    add_tiles(&cuda->host, group);
+    add_tiles(&cuda->host, group, queries);
     for (int i = 0; i < cuda->gpu_count; i++)
         place_batch(cuda, &cuda->gpus[i], call);
 }

@@ -72,6 +72,7 @@ enum call { CALL_PROMPT, CALL_STEP, CALL_DRAFT, CALL_VERIFY, CALL_COMMIT, CALL_C
 /* The rows of a call. */
 struct batch {
     int rows, segment_count, tile_count, words;
+    int longest;                                /* rows of a segment at most */
     int *tokens, *positions, *sessions, *slots; /* [rows] */
     struct attention_segment *segments;         /* [segment_count] */
     struct attention_tile *tiles;               /* [tile_count] */

@@ -96,26 +96,35 @@ struct matvec_call {
 };
 void kernels_matvec(const struct matvec_call *call, cudaStream_t stream);
 
+/* What a segment's rows see of it: what their bit sets name; or, standing at positions base, base + 1, ..., themselves
+ * and the rows before them, or all rows, without bit sets. */
+enum attention_sight { ATTENTION_TREE, ATTENTION_RUN, ATTENTION_WHOLE };
+
 /* Rows [first, first + count) of a batch, stored from cache position `base` on. */
 struct attention_segment {
     int session, first, count, base;
+    enum attention_sight sight;
 };
 
-/* Up to ATTENTION_QUERIES of the segment's queries that share a KV head: query q is of row q / group, q % group. */
-#define ATTENTION_QUERIES 16
+/* Up to kernels_attention_queries() of the segment's queries that share a KV head: query q is of row q / group,
+ * q % group. Idle where the segment is -1, or has no such query. */
 struct attention_tile {
     int segment, query;
 };
+int kernels_attention_queries(enum element type, int head_size);
+
+#define ATTENTION_QUERIES_MINIMUM 16 /* of a tile, for any type and head size */
 
 #define ATTENTION_HEAD_SIZE_MAXIMUM 256
-#define ATTENTION_BLOCKS 256 /* the cache is split until there are so many blocks of threads, */
-#define ATTENTION_SPLITS 32  /* into no more than so many */
 
-/* Each row sees its session's committed positions and those new rows of its segment that its bit set names, as far as
- * they lie within the window. */
+/* Each row sees its session's committed positions and those new rows of its segment that the segment's sight gives it,
+ * as far as they lie within the window. What a launch does depends on the call's numbers alone, and not on what its
+ * pointers hold: it may be captured once for all cache lengths. The kernel queued just before it may write the queries
+ * and the caches' new rows, and nothing else that is read here. */
 struct attention_call {
     enum element type;
     int rows, heads, kv_heads, head_size, capacity;
+    int longest;               /* rows that a segment has at most */
     int window;                /* 0: none */
     int causal_window;         /* within a window no later position is seen; otherwise as far ahead as back */
     const void *queries;       /* [rows, heads, head_size], scaled */
@@ -123,10 +132,10 @@ struct attention_call {
     const struct attention_segment *segments;
     const struct attention_tile *tiles;
     int tile_count, words;
-    const int *positions;    /* [rows] */
-    const uint64_t *visible; /* [rows, words] */
-    float *partial;          /* [kernels_attention_partials()] */
-    void *attended;          /* [rows, heads, head_size] */
+    const int *positions;    /* [rows]; of trees in windows */
+    const uint64_t *visible; /* [rows, words]; of trees */
+    float *partial;          /* [kernels_attention_partials()], zeroed before its first use, and for attention alone */
+    void *attended;          /* [rows, heads, head_size]; rows without a tile are left as they are */
 };
 void kernels_attend(const struct attention_call *call, cudaStream_t stream);
 

@@ -85,6 +85,7 @@ static void attend(const struct cuda *cuda, const struct gpu *gpu, const struct 
         .kv_heads = layers->kv_heads,
         .head_size = model->head_size,
         .capacity = cuda->options.capacity,
+        .longest = batch->longest,
         .window = model->windows ? model->windows[layer] : 0,
         .causal_window = model->causal_windows,
         .queries = rank->queries,

@@ -1,0 +1,212 @@
+/* What attention's kernels share: how keys are split over blocks, what a row sees, and where the parts of a result
+ * stand until they are joined. A block has some queries that share a KV head, and one split of the keys they see. */
+#ifndef COLLECT_ENGINE_CUDA_ATTENTION_CUH
+#define COLLECT_ENGINE_CUDA_ATTENTION_CUH
+
+#include "collect/engine/cuda/element.cuh"
+
+#define ATTENTION_SPAN 64    /* keys are shared out in tiles of so many, */
+#define ATTENTION_SHARE 2    /* of which a split has as many where there are enough */
+#define ATTENTION_HALF 64    /* queries of which few splits are needed are halved, and given twice the blocks */
+#define ATTENTION_SPLITS 32  /* at most: a lane each when they are joined */
+#define ATTENTION_BLOCKS 256 /* keys are split until there are so many blocks with work */
+#define ATTENTION_QUERIES_MAXIMUM 128 /* of a tile */
+#define ATTENTION_COUNTERS 512
+
+/* What is to be done for a tile of queries: all of it, or a block's part of it. */
+struct attention_work {
+    struct attention_segment segment;
+    int query, query_count; /* packed queries of the segment: q is of row q / group, and head q % group of its group */
+    int from, to;           /* keys */
+    int split, splits;      /* this one, of so many that have keys; 0: the tile is idle */
+};
+
+/* The whole of a tile of `queries` queries, whose keys are split at most `splits` ways. */
+static __device__ __forceinline__ struct attention_work tile_work(const struct attention_call &call, int tile,
+                                                                  int queries, int splits)
+{
+    struct attention_work work = {};
+    const struct attention_tile at = call.tiles[tile];
+    if (at.segment < 0)
+        return work;
+    const struct attention_segment segment = call.segments[at.segment];
+    int group = call.heads / call.kv_heads, left = segment.count * group - at.query;
+    if (left <= 0)
+        return work;
+    work.segment = segment;
+    work.query = at.query;
+    work.query_count = min(left, queries);
+    int first_row = segment.sight == ATTENTION_TREE ? 0 : at.query / group;
+    int rows = segment.sight == ATTENTION_RUN ? (at.query + work.query_count - 1) / group + 1 : segment.count;
+    work.from = call.window ? max(segment.base + first_row - call.window + 1, 0) : 0;
+    work.to = segment.base + rows;
+    int share = ATTENTION_SPAN * ATTENTION_SHARE;
+    work.splits = min((work.to - work.from + share - 1) / share, splits);
+    return work;
+}
+
+/* The part of block `split` of `splits`. from == to: none. Blocks that have work come first. */
+static __device__ __forceinline__ struct attention_work block_work(const struct attention_call &call, int tile,
+                                                                   int queries, int split, int splits)
+{
+    struct attention_work work = tile_work(call, tile, queries, splits);
+    if (work.query_count > ATTENTION_HALF && 2 * work.splits <= splits) {
+        int skipped = split % 2 * ATTENTION_HALF;
+        work.query += skipped;
+        work.query_count = skipped ? work.query_count - skipped : ATTENTION_HALF;
+        split /= 2;
+    }
+    if (split >= work.splits) {
+        work.from = work.to;
+        return work;
+    }
+    int tiles = (work.to - work.from + ATTENTION_SPAN - 1) / ATTENTION_SPAN, from = work.from;
+    work.split = split;
+    work.from = from + split * tiles / work.splits * ATTENTION_SPAN;
+    work.to = min(from + (split + 1) * tiles / work.splits * ATTENTION_SPAN, work.to);
+    return work;
+}
+
+/* --- what a row sees -------------------------------------------------------------------------------------------- */
+
+/* The lowest `count` bits. */
+static __device__ __forceinline__ uint64_t ones(int count)
+{
+    return count >= 64 ? ~(uint64_t)0 : count > 0 ? ((uint64_t)1 << count) - 1 : 0;
+}
+
+/* Of the keys from `start` on, a bit each: those that a tree's bit set names, and all that are committed. */
+static __device__ __forceinline__ uint64_t tree_sees(const struct attention_call &call,
+                                                     const struct attention_segment &segment, int row, int start)
+{
+    const uint64_t *set = call.visible + (size_t)(segment.first + row) * (size_t)call.words;
+    int node = start - segment.base, word = node / 64, shift = node % 64;
+    if (node <= -64)
+        return ~(uint64_t)0;
+    if (node < 0)
+        return ones(-node) | set[0] << -node;
+    uint64_t low = word < call.words ? set[word] >> shift : 0;
+    return shift && word + 1 < call.words ? low | set[word + 1] << (64 - shift) : low;
+}
+
+/* Of those, what lies in the window of a tree's row: its nodes stand at positions of their own. */
+static __device__ __forceinline__ uint64_t tree_window(const struct attention_call &call,
+                                                       const struct attention_segment &segment, int row, int start,
+                                                       uint64_t seen)
+{
+    int position = call.positions[segment.first + row], ahead = call.causal_window ? 1 : call.window;
+    uint64_t committed = ones(segment.base - start);
+    seen &= ~(committed & ones(position - call.window + 1 - start));
+    for (uint64_t left = seen & ~committed; left; left &= left - 1) {
+        int bit = __ffsll((long long)left) - 1;
+        int offset = call.positions[segment.first + start + bit - segment.base] - position;
+        if (-offset >= call.window || offset >= ahead)
+            seen &= ~((uint64_t)1 << bit);
+    }
+    return seen;
+}
+
+/* Which of the 64 keys from `start` on the segment's row `row` sees; none beyond the segment. */
+static __device__ __forceinline__ uint64_t sees(const struct attention_call &call,
+                                                const struct attention_segment &segment, int row, int start)
+{
+    if (segment.sight == ATTENTION_TREE) {
+        uint64_t seen = tree_sees(call, segment, row, start);
+        return call.window ? tree_window(call, segment, row, start, seen) : seen;
+    }
+    int position = segment.base + row;
+    int last = segment.sight == ATTENTION_RUN ? position : segment.base + segment.count - 1;
+    if (!call.window)
+        return ones(last + 1 - start);
+    last = min(last, position + (call.causal_window ? 0 : call.window - 1));
+    return ones(last + 1 - start) & ~ones(position - call.window + 1 - start);
+}
+
+/* --- results in parts ------------------------------------------------------------------------------------------- */
+
+/* The scratch: counters, then [split, row, head, head_size] sums, then [split, row, head] pairs of the largest score
+ * and the weights' sum. */
+static __device__ __forceinline__ unsigned *counter_at(const struct attention_call &call, int tile, int kv_head)
+{
+    return (unsigned *)call.partial + tile * call.kv_heads + kv_head;
+}
+
+static __device__ __forceinline__ size_t part_index(const struct attention_call &call, int split, int row, int head)
+{
+    return ((size_t)split * (size_t)call.rows + (size_t)row) * (size_t)call.heads + (size_t)head;
+}
+
+static __device__ __forceinline__ float *part_sums(const struct attention_call &call, int split, int row, int head)
+{
+    return call.partial + ATTENTION_COUNTERS + part_index(call, split, row, head) * (size_t)call.head_size;
+}
+
+static __device__ __forceinline__ float2 *part_pair(const struct attention_call &call, int splits, int split, int row,
+                                                    int head)
+{
+    size_t sums = (size_t)splits * (size_t)call.rows * (size_t)call.heads * (size_t)call.head_size;
+    return (float2 *)(call.partial + ATTENTION_COUNTERS + sums) + part_index(call, split, row, head);
+}
+
+template <typename T>
+static __device__ __forceinline__ T *attended_at(const struct attention_call &call, int row, int head)
+{
+    return (T *)call.attended + ((size_t)row * (size_t)call.heads + (size_t)head) * (size_t)call.head_size;
+}
+
+/* The batch's row and the head of packed query `query` of a segment. */
+static __device__ __forceinline__ void unpack(const struct attention_call &call,
+                                              const struct attention_segment &segment, int kv_head, int query, int *row,
+                                              int *head)
+{
+    int group = call.heads / call.kv_heads;
+    *row = segment.first + query / group;
+    *head = kv_head * group + query % group;
+}
+
+#define JOIN_SPLITS 8  /* read at a time, */
+#define JOIN_COLUMNS 4 /* in so many columns a lane */
+
+/* A warp joins the first `used` of `splits` results of a query, in their order. */
+template <typename T>
+static __device__ __forceinline__ void join_query(const struct attention_call &call, int splits, int used, int row,
+                                                  int head)
+{
+    int lane = (int)threadIdx.x % WARP;
+    float2 own = make_float2(-INFINITY, 0);
+    if (lane < used)
+        own = __ldcg(part_pair(call, splits, lane, row, head));
+    float best = warp_largest(own.x), weight = own.y > 0 ? expf(own.x - best) : 0;
+    weight /= warp_sum(weight * own.y);
+    T *out = attended_at<T>(call, row, head);
+    for (int first = lane; first - lane < call.head_size; first += JOIN_COLUMNS * WARP) {
+        float sums[JOIN_COLUMNS] = {};
+        for (int split = 0; split < used; split += JOIN_SPLITS)
+#pragma unroll
+            for (int i = 0; i < JOIN_SPLITS; i++) {
+                const float *part = part_sums(call, min(split + i, used - 1), row, head);
+                float w = __shfl_sync(ALL_LANES, weight, split + i); /* 0 from `used` on */
+#pragma unroll
+                for (int c = 0; c < JOIN_COLUMNS; c++)
+                    if (first + c * WARP < call.head_size)
+                        sums[c] += w * __ldcg(part + first + c * WARP);
+            }
+#pragma unroll
+        for (int c = 0; c < JOIN_COLUMNS; c++)
+            if (first + c * WARP < call.head_size)
+                store(&out[first + c * WARP], sums[c]);
+    }
+}
+
+/* --- launches (attention.cu, attention_simple.cu) --------------------------------------------------------------- */
+
+/* Ways that the keys of a call in tiles of `queries` are split. */
+int attention_splits(const struct attention_call *call, int queries);
+
+/* Float32, and head sizes that tensor cores were not asked for. */
+void attend_simply(const struct attention_call *call, cudaStream_t stream);
+
+/* Joins what the splits of each tile left. */
+void attention_join(const struct attention_call *call, int queries, int splits, cudaStream_t stream);
+
+#endif

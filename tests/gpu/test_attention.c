@@ -1,0 +1,455 @@
+/* The attention kernels against the sums written out in double precision, over head sizes, groups, cache lengths,
+ * trees, runs and windows. What no row may see is NaN. Skipped where there is no GPU that CUDA can use.
+ *
+ * With the argument "bench": the time of a call at Qwen3-8B's shape. */
+#include "collect/engine/bfloat16.h"
+#include "collect/engine/cuda/kernels.h"
+#include "tests/gpu/gpu.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define KV_HEADS 3
+#define SESSIONS 3
+#define POOL (1 << 20)
+#define TERMS 20000000 /* of a case's expected values, which are of some rows and heads only where it is large */
+
+static bool usable;
+static float pool[POOL];
+
+static int find_gpu(void **state)
+{
+    (void)state;
+    struct error reason = {0};
+    uint64_t seed = 88172645463325252u;
+    usable = device_find(&reason) == DEVICE_USABLE;
+    if (!usable)
+        print_message("SKIPPED: %s\n", reason.message);
+    for (int i = 0; i < POOL; i++)
+        pool[i] = bfloat16_to_float(bfloat16_from_float(gpu_random(&seed)));
+    return 0;
+}
+
+/* Rows of each segment, and what they see. */
+struct shape {
+    int rows;
+    enum attention_sight sight;
+    int window, causal_window;
+};
+
+static const struct shape shapes[] = {
+    {1, ATTENTION_TREE, 0, 0},    {2, ATTENTION_TREE, 0, 0},    {16, ATTENTION_TREE, 0, 0},
+    {17, ATTENTION_TREE, 0, 0},   {65, ATTENTION_TREE, 0, 0},   {129, ATTENTION_TREE, 0, 0},
+    {512, ATTENTION_RUN, 0, 0},   {65, ATTENTION_RUN, 0, 0},    {16, ATTENTION_WHOLE, 0, 0},
+    {65, ATTENTION_TREE, 9, 1},   {129, ATTENTION_TREE, 70, 0}, {512, ATTENTION_RUN, 100, 1},
+    {16, ATTENTION_WHOLE, 40, 0}, {16, ATTENTION_WHOLE, 9, 1},  {129, ATTENTION_WHOLE, 30, 0},
+    {1, ATTENTION_RUN, 64, 1},
+};
+static const int head_sizes[] = {64, 80, 128, 256}, groups[] = {1, 4, 5, 8};
+static const int lengths[] = {0, 1, 63, 64, 65, 511, 4095, 16384};
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* A call and all it reads, on the host; caches [session, kv_head, capacity, head_size]. */
+struct scene {
+    struct attention_call call;
+    struct attention_segment segments[SESSIONS + 1];
+    int segment_count;
+    struct attention_tile *tiles;
+    float *queries, *keys, *values; /* as the type holds them */
+    int *positions;
+    uint64_t *visible;
+    void *attended; /* of the type */
+};
+
+static size_t cache_elements(const struct attention_call *call)
+{
+    return (size_t)SESSIONS * KV_HEADS * (size_t)call->capacity * (size_t)call->head_size;
+}
+
+static size_t row_elements(const struct attention_call *call)
+{
+    return (size_t)call->rows * (size_t)call->heads * (size_t)call->head_size;
+}
+
+static float *at(float *cache, const struct attention_call *call, int session, int kv_head, int slot)
+{
+    size_t head = (size_t)(session * KV_HEADS + kv_head);
+    return cache + (head * (size_t)call->capacity + (size_t)slot) * (size_t)call->head_size;
+}
+
+static void fill(float *out, size_t count, int offset)
+{
+    for (size_t done = 0; done < count; done += POOL) {
+        size_t some = count - done < POOL ? count - done : POOL, from = (size_t)offset % (POOL / 2);
+        size_t first = some < POOL - from ? some : POOL - from;
+        memcpy(out + done, pool + from, first * sizeof *out);
+        memcpy(out + done + first, pool, (some - first) * sizeof *out);
+        offset += 7919;
+    }
+}
+
+/* Node i hangs below some node before it, so that branches have many lengths. */
+static int parent_of(const struct shape *shape, int node)
+{
+    return node == 0 || shape->sight != ATTENTION_TREE ? node - 1 : (node - 1) * 3 / 4;
+}
+
+static void add_rows(struct scene *scene, const struct shape *shape, const struct attention_segment *segment)
+{
+    for (int i = 0; i < segment->count; i++) {
+        int row = segment->first + i, parent = parent_of(shape, i), words = scene->call.words;
+        uint64_t *set = scene->visible + row * words;
+        scene->positions[row] = parent < 0 ? segment->base : scene->positions[segment->first + parent] + 1;
+        if (parent >= 0)
+            memcpy(set, scene->visible + (segment->first + parent) * words, (size_t)words * sizeof *set);
+        set[i / 64] |= (uint64_t)1 << (i % 64);
+    }
+}
+
+/* New values grow with the cache, so that each still counts among many; what lies behind is NaN. */
+static void mark_cache(struct scene *scene, const struct attention_segment *segment)
+{
+    const struct attention_call *call = &scene->call;
+    int end = segment->base + segment->count;
+    size_t behind = (size_t)(call->capacity - end) * (size_t)call->head_size;
+    for (int kv_head = 0; kv_head < KV_HEADS; kv_head++) {
+        float *new_values = at(scene->values, call, segment->session, kv_head, segment->base);
+        for (int i = 0; i < segment->count * call->head_size; i++)
+            new_values[i] = bfloat16_to_float(bfloat16_from_float(new_values[i] * (1 + (float)segment->base / 64)));
+        memset(at(scene->keys, call, segment->session, kv_head, end), 0xff, behind * sizeof(float));
+        memset(at(scene->values, call, segment->session, kv_head, end), 0xff, behind * sizeof(float));
+    }
+}
+
+/* The tiles of all segments; one of an empty segment and one of none besides. */
+static void add_tiles(struct scene *scene)
+{
+    struct attention_call *call = &scene->call;
+    int queries = kernels_attention_queries(call->type, call->head_size), group = call->heads / KV_HEADS, tiles = 0;
+    scene->tiles = xcalloc((size_t)(call->rows * group / queries + 2 * SESSIONS + 2), sizeof *scene->tiles);
+    scene->tiles[tiles++] = (struct attention_tile){-1, 0};
+    for (int i = 0; i <= scene->segment_count; i++)
+        for (int query = 0; query == 0 || query < scene->segments[i].count * group; query += queries)
+            scene->tiles[tiles++] = (struct attention_tile){i, query};
+    call->tile_count = tiles;
+}
+
+static void make_scene(struct scene *scene, enum element type, int head_size, int group, int length,
+                       const struct shape *shape, int number)
+{
+    int count = number % 3 == 0 ? SESSIONS : 1;
+    *scene = (struct scene){.segment_count = count};
+    scene->call = (struct attention_call){.type = type,
+                                          .rows = shape->rows * count,
+                                          .heads = KV_HEADS * group,
+                                          .kv_heads = KV_HEADS,
+                                          .head_size = head_size,
+                                          .capacity = length + shape->rows + (number % 2 ? 3000 : 5),
+                                          .longest = shape->rows,
+                                          .window = shape->window,
+                                          .causal_window = shape->causal_window,
+                                          .words = (shape->rows + 63) / 64};
+    size_t rows = (size_t)scene->call.rows, queries = row_elements(&scene->call), cache = cache_elements(&scene->call);
+    scene->queries = xcalloc(queries, sizeof(float));
+    scene->keys = xcalloc(cache, sizeof(float));
+    scene->values = xcalloc(cache, sizeof(float));
+    scene->attended = xcalloc(queries, element_size(type));
+    scene->positions = xcalloc(rows, sizeof(int));
+    scene->visible = xcalloc(rows * (size_t)scene->call.words, sizeof(uint64_t));
+    fill(scene->queries, queries, number);
+    for (size_t i = 0; i < queries; i++)
+        scene->queries[i] = bfloat16_to_float(bfloat16_from_float(scene->queries[i] * 6 / sqrtf((float)head_size)));
+    fill(scene->keys, cache, 3 * number + 1);
+    fill(scene->values, cache, 5 * number + 2);
+    for (int i = 0; i < count; i++) {
+        int base = i == 0 ? length : length / (i + 1);
+        scene->segments[i] =
+            (struct attention_segment){(i + 2) % SESSIONS, i * shape->rows, shape->rows, base, shape->sight};
+        add_rows(scene, shape, &scene->segments[i]);
+        mark_cache(scene, &scene->segments[i]);
+    }
+    add_tiles(scene);
+}
+
+static void free_scene(struct scene *scene)
+{
+    free(scene->queries);
+    free(scene->keys);
+    free(scene->values);
+    free(scene->attended);
+    free(scene->positions);
+    free(scene->visible);
+    free(scene->tiles);
+}
+
+/* --- on the GPU --------------------------------------------------------------------------------------------------- */
+
+static void *send_typed(enum element type, const float *from, size_t count)
+{
+    if (type == ELEMENT_FLOAT32)
+        return gpu_send(from, count * sizeof *from);
+    uint16_t *held = xcalloc(count, sizeof *held);
+    for (size_t i = 0; i < count; i++)
+        held[i] = bfloat16_from_float(from[i]);
+    void *sent = gpu_send(held, count * sizeof *held);
+    free(held);
+    return sent;
+}
+
+/* Twice: the second time must give the same bits. */
+static void attend(struct scene *scene)
+{
+    struct attention_call call = scene->call;
+    size_t bytes = row_elements(&call) * element_size(call.type), rows = (size_t)call.rows;
+    void *queries = send_typed(call.type, scene->queries, row_elements(&call)), *again = xcalloc(1, bytes);
+    void *keys = send_typed(call.type, scene->keys, cache_elements(&call));
+    void *values = send_typed(call.type, scene->values, cache_elements(&call));
+    void *segments = gpu_send(scene->segments, sizeof scene->segments);
+    void *tiles = gpu_send(scene->tiles, (size_t)call.tile_count * sizeof *scene->tiles);
+    void *positions = gpu_send(scene->positions, rows * sizeof(int));
+    void *visible = gpu_send(scene->visible, rows * (size_t)call.words * sizeof(uint64_t));
+    call.queries = queries;
+    call.keys = keys;
+    call.values = values;
+    call.segments = segments;
+    call.tiles = tiles;
+    call.positions = positions;
+    call.visible = visible;
+    call.partial = device_allocate(kernels_attention_partials(call.rows, call.heads, call.head_size) * sizeof(float));
+    call.attended = device_allocate(bytes);
+    kernels_attend(&call, NULL);
+    gpu_fetch(again, call.attended, bytes);
+    CUDA_CHECK(cudaMemset(call.attended, 0, bytes));
+    kernels_attend(&call, NULL);
+    gpu_fetch(scene->attended, call.attended, bytes);
+    assert_memory_equal(scene->attended, again, bytes);
+    free(again);
+    void *all[] = {queries, keys, values, segments, tiles, positions, visible, call.partial, call.attended};
+    for (int i = 0; i < COUNT(all); i++)
+        CUDA_CHECK(cudaFree(all[i]));
+}
+
+/* --- written out -------------------------------------------------------------------------------------------------- */
+
+static bool row_sees(const struct scene *scene, const struct attention_segment *segment, int row, int key)
+{
+    const struct attention_call *call = &scene->call;
+    int node = key - segment->base, position = key, own = scene->positions[segment->first + row];
+    if (node >= 0) {
+        const uint64_t *set = scene->visible + (segment->first + row) * call->words;
+        if (segment->sight == ATTENTION_TREE ? !(set[node / 64] >> (node % 64) & 1)
+                                             : segment->sight == ATTENTION_RUN && node > row)
+            return false;
+        position = scene->positions[segment->first + node];
+    }
+    if (call->window == 0)
+        return true;
+    return own - position < call->window && position - own < (call->causal_window ? 1 : call->window);
+}
+
+/* out[head_size], and how far rounding may move each column: the root of the sum of (weight value)^2. */
+static void expect(struct scene *scene, const struct attention_segment *segment, int row, int head, double *out,
+                   double *spread)
+{
+    const struct attention_call *call = &scene->call;
+    int size = call->head_size, kv_head = head / (call->heads / KV_HEADS), end = segment->base + segment->count;
+    const float *query =
+        scene->queries + ((size_t)(segment->first + row) * (size_t)call->heads + (size_t)head) * (size_t)size;
+    double total = 0;
+    memset(out, 0, (size_t)size * sizeof *out);
+    memset(spread, 0, (size_t)size * sizeof *spread);
+    for (int key = 0; key < end; key++) {
+        double score = 0;
+        if (!row_sees(scene, segment, row, key))
+            continue;
+        const float *k = at(scene->keys, call, segment->session, kv_head, key);
+        const float *v = at(scene->values, call, segment->session, kv_head, key);
+        for (int i = 0; i < size; i++)
+            score += (double)query[i] * (double)k[i];
+        double weight = exp(score);
+        total += weight;
+        for (int i = 0; i < size; i++) {
+            out[i] += weight * (double)v[i];
+            spread[i] += weight * weight * (double)v[i] * (double)v[i];
+        }
+    }
+    for (int i = 0; i < size; i++) {
+        out[i] /= total;
+        spread[i] = sqrt(spread[i]) / total;
+    }
+}
+
+static void check_row(struct scene *scene, const struct attention_segment *segment, int row, int head, const char *name)
+{
+    const struct attention_call *call = &scene->call;
+    double expected[ATTENTION_HEAD_SIZE_MAXIMUM], spread[ATTENTION_HEAD_SIZE_MAXIMUM];
+    size_t first = ((size_t)(segment->first + row) * (size_t)call->heads + (size_t)head) * (size_t)call->head_size;
+    bool exact = call->type == ELEMENT_FLOAT32;
+    expect(scene, segment, row, head, expected, spread);
+    for (int i = 0; i < call->head_size; i++) {
+        double actual = exact ? (double)((float *)scene->attended)[first + (size_t)i]
+                              : (double)bfloat16_to_float(((uint16_t *)scene->attended)[first + (size_t)i]);
+        double allowed =
+            exact ? 2e-5 * (fabs(expected[i]) + spread[i]) + 1e-6 : 0.004 * fabs(expected[i]) + 0.01 * spread[i] + 1e-6;
+        if (!(fabs(actual - expected[i]) <= allowed))
+            fail_msg("%s: row %d of %d behind %d, head %d, column %d: %g, not %g (+- %g)", name, row, segment->count,
+                     segment->base, head, i, actual, expected[i], allowed);
+    }
+}
+
+static void check(enum element type, int head_size, int group, int length, const struct shape *shape, int number)
+{
+    struct scene scene;
+    char name[128];
+    snprintf(name, sizeof name, "%s, head size %d, group %d, sight %d, window %d",
+             type == ELEMENT_FLOAT32 ? "float32" : "bfloat16", head_size, group, (int)shape->sight, shape->window);
+    make_scene(&scene, type, head_size, group, length, shape, number);
+    attend(&scene);
+    int all = scene.call.rows * scene.call.heads, checked = 1 + TERMS / ((length + shape->rows) * head_size);
+    checked = checked < all ? checked : all;
+    for (int i = 0; i < checked; i++) {
+        int which = checked == 1 ? all - 1 : (int)((int64_t)i * (all - 1) / (checked - 1));
+        int row = which / scene.call.heads, segment = row / shape->rows;
+        check_row(&scene, &scene.segments[segment], row % shape->rows, which % scene.call.heads, name);
+    }
+    free_scene(&scene);
+}
+
+/* Every combination; of the long caches every fifth. */
+static void check_all(enum element type, int most_length)
+{
+    int number = 0;
+    for (int size = 0; size < COUNT(head_sizes); size++)
+        for (int group = 0; group < COUNT(groups); group++)
+            for (int length = 0; length < COUNT(lengths) && lengths[length] <= most_length; length++)
+                for (int shape = 0; shape < COUNT(shapes); shape++)
+                    if (number++, lengths[length] < 1000 || (size + group + length + shape) % 5 == 0)
+                        check(type, head_sizes[size], groups[group], lengths[length], &shapes[shape], number);
+}
+
+static void bfloat16_agrees_with_sums_written_out(void **state)
+{
+    (void)state;
+    if (!usable)
+        skip();
+    check_all(ELEMENT_BFLOAT16, 16384);
+    check(ELEMENT_BFLOAT16, 96, 2, 700, &shapes[4], 1);
+    check(ELEMENT_BFLOAT16, 6, 2, 700, &shapes[4], 1);
+}
+
+static void float32_agrees_with_sums_written_out(void **state)
+{
+    (void)state;
+    if (!usable)
+        skip();
+    check_all(ELEMENT_FLOAT32, 511);
+    check(ELEMENT_FLOAT32, 10, 33, 4095, &shapes[4], 3);
+    check(ELEMENT_FLOAT32, 128, 4, 4095, &shapes[4], 2);
+}
+
+/* --- bench -------------------------------------------------------------------------------------------------------- */
+
+#define LAYERS 16 /* whose caches take turns, so that they come from memory */
+#define CALLS 36
+
+struct work {
+    struct attention_call call;
+    size_t layer_bytes;
+};
+
+static void queue(void *context, int index, cudaStream_t stream)
+{
+    const struct work *work = context;
+    struct attention_call call = work->call;
+    call.keys = (const char *)call.keys + (size_t)(index % LAYERS) * work->layer_bytes;
+    call.values = (const char *)call.values + (size_t)(index % LAYERS) * work->layer_bytes;
+    kernels_attend(&call, stream);
+}
+
+/* Values that products do not finish sooner on, unlike zeros. */
+static void *random_memory(size_t bytes)
+{
+    char *memory = device_allocate(bytes);
+    uint16_t *some = xcalloc(POOL, sizeof *some);
+    for (int i = 0; i < POOL; i++)
+        some[i] = bfloat16_from_float(pool[i]);
+    for (size_t done = 0; done < bytes; done += POOL * sizeof *some) {
+        size_t left = bytes - done, most = POOL * sizeof *some;
+        CUDA_CHECK(cudaMemcpy(memory + done, some, left < most ? left : most, cudaMemcpyHostToDevice));
+    }
+    free(some);
+    return memory;
+}
+
+static void bench_case(int rows, int context, enum attention_sight sight, void *keys, void *values, int capacity)
+{
+    struct shape shape = {rows, sight, 0, 0};
+    struct scene scene = {.call = {.type = ELEMENT_BFLOAT16,
+                                   .rows = rows,
+                                   .heads = 32,
+                                   .kv_heads = 8,
+                                   .head_size = 128,
+                                   .capacity = capacity,
+                                   .longest = rows,
+                                   .words = (rows + 63) / 64}};
+    struct attention_call *call = &scene.call;
+    struct attention_segment segment = {0, 0, rows, context, sight};
+    int per_tile = kernels_attention_queries(call->type, call->head_size);
+    scene.positions = xcalloc((size_t)rows, sizeof(int));
+    scene.visible = xcalloc((size_t)(rows * call->words), sizeof(uint64_t));
+    scene.tiles = xcalloc((size_t)(rows * 4 / per_tile + 1), sizeof *scene.tiles);
+    for (int query = 0; query < rows * 4; query += per_tile)
+        scene.tiles[call->tile_count++] = (struct attention_tile){0, query};
+    add_rows(&scene, &shape, &segment);
+    call->queries = random_memory(row_elements(call) * 2);
+    call->attended = device_allocate(row_elements(call) * 2);
+    call->partial = device_allocate(kernels_attention_partials(rows, 32, 128) * sizeof(float));
+    call->keys = keys;
+    call->values = values;
+    call->segments = gpu_send(&segment, sizeof segment);
+    call->tiles = gpu_send(scene.tiles, (size_t)call->tile_count * sizeof *scene.tiles);
+    call->positions = gpu_send(scene.positions, (size_t)rows * sizeof(int));
+    call->visible = gpu_send(scene.visible, (size_t)(rows * call->words) * sizeof(uint64_t));
+    struct work work = {*call, (size_t)8 * (size_t)capacity * 128 * 2};
+    double time = gpu_time(queue, &work, CALLS);
+    double seen = sight == ATTENTION_RUN ? context + (rows + 1) / 2.0 : context + rows;
+    printf("%5d rows behind %5d, %s: %8.2f us, %6.1f TFLOP/s, %7.1f GB/s of cache\n", rows, context,
+           sight == ATTENTION_RUN ? "a run " : "a tree", time, 4e-6 * rows * 32 * 128 * seen / time,
+           1e-3 * 8 * 128 * 4 * (context + rows) / time);
+    free_scene(&scene);
+}
+
+static int bench(void)
+{
+    static const int cases[][2] = {{1, 512}, {16, 512}, {65, 512}, {257, 512}, {65, 16384}, {16, 16384}, {1, 16384}};
+    int capacity = 16384 + 1024;
+    size_t bytes = (size_t)LAYERS * 8 * (size_t)capacity * 128 * 2;
+    find_gpu(NULL);
+    if (!usable)
+        return 0;
+    void *keys = random_memory(bytes), *values = random_memory(bytes);
+    for (int i = 0; i < COUNT(cases); i++)
+        bench_case(cases[i][0], cases[i][1], ATTENTION_TREE, keys, values, capacity);
+    bench_case(512, 0, ATTENTION_RUN, keys, values, capacity);
+    bench_case(2048, 0, ATTENTION_RUN, keys, values, capacity);
+    bench_case(2048, 14336, ATTENTION_RUN, keys, values, capacity);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bfloat16_agrees_with_sums_written_out),
+        cmocka_unit_test(float32_agrees_with_sums_written_out),
+    };
+    if (argc > 1 && strcmp(argv[1], "bench") == 0)
+        return bench();
+    return cmocka_run_group_tests(tests, find_gpu, NULL);
+}
