@@ -4,6 +4,7 @@ MODE ?= release
 PLAN ?= data/plans/demo.json
 RUNS ?= data/runs
 FUZZ_SECONDS ?= 60
+MUTATIONS ?= 100000
 
 # Debian 12's packages.
 PACKAGES_BUILD = gcc libc6-dev make pkg-config libjansson-dev libgsl-dev libcairo2-dev libfreetype-dev libcurl4-openssl-dev \
@@ -14,11 +15,11 @@ PACKAGES_FUZZ = clang libclang-rt-14-dev
 
 .DEFAULT_GOAL := build
 .SECONDARY:
-.PHONY: help deps build report test test-gpu fuzz bench format lint clean
+.PHONY: help deps build report test test-gpu fuzz mutations bench format lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo "  variables:      MODE=release|debug  PLAN=$(PLAN)  RUNS=$(RUNS)  FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "  variables:      MODE=release|debug  PLAN=$(PLAN)  RUNS=$(RUNS)  FUZZ_SECONDS=$(FUZZ_SECONDS)  MUTATIONS=$(MUTATIONS)"
 
 deps: ## install what building, reports and tests need (Debian 12; as root or by sudo)
 	@tests/deps.sh $(PACKAGES_BUILD) $(PACKAGES_REPORT) $(PACKAGES_TEST)
@@ -142,6 +143,12 @@ fuzz: ## run libFuzzer on each reader of files, FUZZ_SECONDS each; new inputs an
 	@command -v clang >/dev/null || { echo "make fuzz: no clang here; install $(PACKAGES_FUZZ)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory MODE=fuzz fuzzers
 	@tests/fuzz/run.sh $(FUZZ_SECONDS) out/fuzz
+
+MUTATED = $(patsubst %,out/debug/bin/tests/fuzz/test_%,attempt ledger record)
+
+mutations: ## read MUTATIONS mutated attempts and ledgers under the sanitizers
+	@$(MAKE) --no-print-directory MODE=debug $(MUTATED)
+	@CLEANSLATE_MUTATIONS=$(MUTATIONS) TEST_TIMEOUT=3600 tests/run.sh $(MUTATED)
 
 ifeq ($(MODE),fuzz)
 .PHONY: fuzzers

@@ -1,7 +1,8 @@
 /* A fuzz target as a test: the files of its corpus as they are, then mutations of each. Each pass runs in a process of
  * its own, so that whatever ends it is told with the input it was at.
  *
- * With arguments: runs those files, or one mutation (FILE@NUMBER), in this process. */
+ * With arguments: runs those files, or one mutation (FILE@NUMBER), in this process. CLEANSLATE_MUTATIONS: so many of
+ * them instead of the target's own number. */
 #include "collect/base/file.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -100,10 +101,16 @@ static void run_files(void)
         run(inputs[place->input].bytes, inputs[place->input].size);
 }
 
+static int mutation_count(void)
+{
+    const char *wanted = getenv("CLEANSLATE_MUTATIONS");
+    return wanted ? atoi(wanted) : fuzz_mutations;
+}
+
 static void run_mutations(void)
 {
     for (place->input = 0; place->input < input_count; place->input++)
-        for (place->mutation = 0; place->mutation < fuzz_mutations / input_count; place->mutation++)
+        for (place->mutation = 0; place->mutation < mutation_count() / input_count; place->mutation++)
             run_mutation(&inputs[place->input], partner(place->input, place->mutation), place->mutation);
 }
 
@@ -115,7 +122,7 @@ static void expect_to_live(void (*body)(void))
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(LIMIT_S);
+        alarm(LIMIT_S * (1 + (unsigned)mutation_count() / (unsigned)fuzz_mutations));
         body();
         free_corpus();
         exit(0);
