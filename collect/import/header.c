@@ -34,6 +34,10 @@ static void clean(struct observed *observed)
     double *const times[] = {&observed->itl_ns, &observed->tpot_ns, &observed->e2e_ns, &observed->ttft_ns};
     double *const rates[] = {&observed->tokens_per_s, &observed->peak_tokens_per_s};
     int64_t *const counts[] = {&observed->prompt_tokens, &observed->tokens, &observed->duration_ns};
+    int *const requests[] = {&observed->completed, &observed->requests, &observed->cancelled};
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+        if (*requests[i] < 0 || *requests[i] > SAMPLE_TOKENS_MAXIMUM)
+            *requests[i] = ATTEMPT_ABSENT;
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         if (!(*times[i] >= 0 && *times[i] <= (double)SAMPLE_TIME_MAXIMUM_NS))
             *times[i] = NAN;
