@@ -222,7 +222,7 @@ static const struct example examples[] = {
     {"tp1",
      {FILES "jetspec-auto.jsonl", FILES "jetspec-dflash.jsonl"},
      {{"tp1-auto/1-1", "imported", 2, 1300. / 13, NAN, NAN, "s:SHORT_RUN"},
-      {"tp1-linear/1-1", "imported", 2, 450. / 13, NAN, NAN, "s:SHORT_RUN"}}},
+      {"tp1-linear/1-1", "imported", 2, 550. / 13, NAN, NAN, "s:SHORT_RUN"}}},
     {"tp4-linear-c4",
      {FILES "acceptance_rate.json", FILES "timing.json"},
      {{"tp4-linear-c4/1-1", "imported", 0, 20, 100, 2.6, "i:ITL_PER_CHUNK"}}},

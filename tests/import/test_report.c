@@ -1,0 +1,97 @@
+/* Files of other tools through all three programs to the text of the PDF. */
+#include "collect/base/file.h"
+#include "collect/base/json.h"
+#include "tests/programs.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FILES "tests/fuzz/corpus/import/"
+
+static json_t *read_summary(void)
+{
+    char *path = file_join(programs_folder, "summary.json");
+    struct error error = {0};
+    json_t *summary = json_read_file(path, &error);
+    if (!summary)
+        fail_msg("%s", error.message);
+    free(path);
+    return summary;
+}
+
+static const json_t *find(const json_t *summary, const char *arm, const char *workload)
+{
+    size_t i;
+    json_t *comparison;
+    json_array_foreach(json_object_get(summary, "comparisons"), i, comparison)
+    {
+        const char *of = json_string_value(json_object_get(comparison, "workload"));
+        if (of && strcmp(of, workload) == 0 && strcmp(json_string_value(json_object_get(comparison, "arm")), arm) == 0)
+            return comparison;
+    }
+    fail_msg("no comparison of %s on %s", arm, workload);
+    return NULL;
+}
+
+static void expect_point(const json_t *interval, double value)
+{
+    assert_true(fabs(json_real_value(json_object_get(interval, "value")) / value - 1) < 1e-9);
+    assert_true(json_is_null(json_object_get(interval, "low")));
+    assert_true(json_is_null(json_object_get(interval, "high")));
+}
+
+static bool has_mark(const json_t *comparison, const char *rule)
+{
+    size_t i;
+    json_t *mark;
+    json_array_foreach(json_object_get(comparison, "marks"), i,
+                       mark) if (strcmp(json_string_value(mark), rule) == 0) return true;
+    return false;
+}
+
+/* JetSpec's requests can be held against each other: 100 ms a token over 550 / 13; that one of two outputs differs
+ * shows. Of Lucebox there are only sums: 1000 / 18 ms over 50, and no pair. */
+static void imports_become_a_report(void **state)
+{
+    (void)state;
+    char *text;
+    programs_must("$bin/collect import --runs \"$out/runs\" --run r --as tp1 " FILES "jetspec-auto.jsonl " FILES
+                  "jetspec-dflash.jsonl");
+    programs_must("$bin/collect import --runs \"$out/runs\" --run r --as tp1 --workload sweep " FILES "lucebox.csv");
+    programs_must("$bin/collect import --runs \"$out/runs\" --run r --as tp1-auto --workload lost " FILES
+                  "inferencex-failed.json");
+    programs_must("$bin/analyze \"$out/runs/r\" --out \"$out/summary.json\"");
+    programs_must("$bin/render \"$out/summary.json\" --out \"$out/report\"");
+    json_t *summary = read_summary();
+    const json_t *paired = find(summary, "tp1-linear", "imported"), *apart = find(summary, "tp1-b8", "sweep");
+    expect_point(json_object_get(paired, "speedup"), 100 / (550. / 13));
+    assert_true(has_mark(paired, "UNPAIRED_IMPORT"));
+    assert_true(has_mark(paired, "OUTPUT_DIVERGES"));
+    assert_true(json_is_null(json_object_get(apart, "speedup")));
+    assert_string_equal(json_string_value(json_object_get(json_object_get(apart, "missing"), "rule")),
+                        "UNPAIRED_IMPORT");
+    expect_point(json_object_get(apart, "speedup_unpaired"), 1000. / 18 / 50);
+    json_decref(summary);
+    assert_int_equal(programs_shell("pdftotext -layout \"$out/report/report.pdf\" -", &text), 0);
+    static const char *const expected[] = {"2.36", "UNPAIRED_IMPORT", "Unpaired, imported", "OUTPUT_DIVERGES",
+                                           "ALL_FAILED"};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        if (!strstr(text, expected[i]))
+            fail_msg("the report does not say %s: %s", expected[i], text);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(imports_become_a_report, programs_set_up, programs_tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
