@@ -64,12 +64,13 @@ struct candidate {
     const struct attempt *newest;
 };
 
-static int find_candidates(const struct run *run, const struct cell *cell, struct candidate *candidates)
+static int find_candidates(const struct cells *cells, const struct cell *cell, struct candidate *candidates)
 {
+    const struct run *run = cells->run;
     int count = 0;
     for (int i = 0; i < run->attempt_count; i++) {
         const struct attempt *attempt = &run->attempts[i].attempt;
-        if (!arm_equal(&attempt->arm, cell->arm))
+        if (!cells_block_of(cells, attempt) || !arm_equal(&attempt->arm, cell->arm))
             continue;
         const struct attempt_workload *workload = attempt_find_workload(attempt, cell->workload->name);
         if (!workload)
@@ -89,7 +90,7 @@ static int count_blocks(const struct cells *cells, const struct cell *cell, cons
 {
     int counted = 0;
     for (int block = 1; block <= cells->blocks; block++)
-        counted += run_counted(cells->run, cell->arm, block, cell->workload->name, hash) != NULL;
+        counted += run_counted(cells->run, cell->arm, cells->before + block, cell->workload->name, hash) != NULL;
     return counted;
 }
 
@@ -97,7 +98,7 @@ static int count_blocks(const struct cells *cells, const struct cell *cell, cons
 static void choose_hash(const struct cells *cells, struct cell *cell)
 {
     struct candidate *candidates = xcalloc((size_t)cells->run->attempt_count + 1, sizeof *candidates);
-    int count = find_candidates(cells->run, cell, candidates);
+    int count = find_candidates(cells, cell, candidates);
     const struct candidate *chosen = NULL;
     bool chosen_enough = false;
     for (int i = 0; i < count; i++) {
@@ -136,10 +137,10 @@ enum rule_id cells_other_settings(const struct attempt *attempt, const struct at
 static struct reason explain_block(const struct cells *cells, const struct cell *cell, int block)
 {
     char name[ARM_NAME_SIZE];
-    const struct judged *last = run_last_try(cells->run, cell->arm, block, cell->workload->name);
+    const struct judged *last = run_last_try(cells->run, cell->arm, cells->before + block, cell->workload->name);
     if (!last)
         return reason_make(RULE_NOT_MEASURED,
-                           xformat("%s has no attempt in block %d", arm_name(cell->arm, name), block));
+                           xformat("%s has no attempt in block %d", arm_name(cell->arm, name), cells->before + block));
     struct reason reason = reason_from_verdicts(&last->attempt, &last->verdicts, cell->workload->name, RULE_VOIDS_ALL);
     if (!reason.rule)
         reason = reason_make(cells_other_settings(&last->attempt, cell->newest),
@@ -175,12 +176,12 @@ void cell_void(struct cell *cell, int block, const struct verdicts *verdicts)
 }
 
 /* An attempt that cannot be read may have held any workload. */
-static int count_tries(const struct run *run, const struct cell *cell)
+static int count_tries(const struct cells *cells, const struct cell *cell)
 {
     int tries = 0;
-    for (int i = 0; i < run->attempt_count; i++) {
-        const struct attempt *attempt = &run->attempts[i].attempt;
-        tries += arm_equal(&attempt->arm, cell->arm) &&
+    for (int i = 0; i < cells->run->attempt_count; i++) {
+        const struct attempt *attempt = &cells->run->attempts[i].attempt;
+        tries += cells_block_of(cells, attempt) && arm_equal(&attempt->arm, cell->arm) &&
                  (!attempt->header || attempt_find_workload(attempt, cell->workload->name));
     }
     return tries;
@@ -190,11 +191,12 @@ static void fill_cell(const struct cells *cells, struct cell *cell)
 {
     choose_hash(cells, cell);
     cell->blocks = xcalloc((size_t)cells->blocks, sizeof *cell->blocks);
-    cell->tries = count_tries(cells->run, cell);
+    cell->tries = count_tries(cells, cell);
     for (int block = 1; block <= cells->blocks; block++) {
         struct cell_block *at = &cell->blocks[block - 1];
         if (cell->cell_hash)
-            at->counted = run_counted(cells->run, cell->arm, block, cell->workload->name, cell->cell_hash);
+            at->counted =
+                run_counted(cells->run, cell->arm, cells->before + block, cell->workload->name, cell->cell_hash);
         if (at->counted)
             note_voided(at, &at->counted->verdicts, cell->workload->name);
         else
@@ -202,13 +204,29 @@ static void fill_cell(const struct cells *cells, struct cell *cell)
     }
 }
 
-void cells_init(const struct plan *plan, const struct run *run, struct cells *cells)
+int cells_block_of(const struct cells *cells, const struct attempt *attempt)
 {
-    *cells = (struct cells){plan, run, .blocks = plan->blocks, .count = plan->arm_count * plan->workload_count};
-    sessions_init(run, "", 0, &cells->sessions);
+    const int block = attempt->block - cells->before;
+    return block >= 1 && block <= cells->blocks ? block : 0;
+}
+
+static int count_measured(const struct run *run)
+{
+    int last = 0;
     for (int i = 0; i < run->attempt_count; i++)
-        if (run->attempts[i].attempt.block > cells->blocks)
-            cells->blocks = run->attempts[i].attempt.block;
+        if (run->attempts[i].attempt.block > last)
+            last = run->attempts[i].attempt.block;
+    return last;
+}
+
+void cells_init(const struct plan *plan, const struct run *run, enum cells_part part, struct cells *cells)
+{
+    *cells = (struct cells){plan, run, .count = plan->arm_count * plan->workload_count};
+    cells->before = part == CELLS_TUNING ? 0 : plan->tuning_blocks;
+    cells->blocks = part == CELLS_TUNING ? plan->tuning_blocks : plan->blocks;
+    if (part == CELLS_REPORTED && count_measured(run) > plan_block_count(plan))
+        cells->blocks = count_measured(run) - plan->tuning_blocks;
+    sessions_init(run, "", 0, &cells->sessions);
     cells->items = xcalloc((size_t)cells->count, sizeof *cells->items);
     for (int i = 0; i < cells->count; i++) {
         cells->items[i].arm = &plan->arms[i / plan->workload_count];

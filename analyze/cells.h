@@ -48,14 +48,20 @@ struct cells {
     const struct plan *plan;
     const struct run *run;
     struct sessions sessions;
+    int before; /* blocks of the run that precede those of these cells, which are counted from 1 */
     int blocks; /* the plan's, or more where more were measured */
     struct cell *items;
     int count;                /* arms x workloads, arm by arm */
     struct verdicts verdicts; /* of rules of scope run */
 };
 
-void cells_init(const struct plan *plan, const struct run *run, struct cells *cells);
+/* The blocks that are reported; or those of tuning before them, where the plan has such. */
+enum cells_part { CELLS_REPORTED, CELLS_TUNING };
+void cells_init(const struct plan *plan, const struct run *run, enum cells_part part, struct cells *cells);
 void cells_free(struct cells *cells);
+
+/* The attempt's block among those of the cells, from 1; 0 where it is of none. */
+int cells_block_of(const struct cells *cells, const struct attempt *attempt);
 
 struct cell *cells_at(const struct cells *cells, int arm, int workload);
 

@@ -56,7 +56,7 @@ static bool is_usable(const struct cell *cell, int block, const struct judged *j
 static const struct judged *find_baseline(const struct cells *cells, const struct cell *baseline, int block,
                                           const struct judged *arm)
 {
-    int first, count = run_find_tries(cells->run, baseline->arm, block, &first);
+    int first, count = run_find_tries(cells->run, baseline->arm, cells->before + block, &first);
     for (int i = first + count - 1; i >= first; i--) {
         const struct judged *judged = &cells->run->attempts[i];
         if (is_usable(baseline, block, judged) &&

@@ -204,12 +204,22 @@ static json_t *make_headline(const struct plan *plan)
     return array;
 }
 
+static json_t *make_tuning(const struct plan *plan)
+{
+    if (!plan->tuning_blocks)
+        return json_null();
+    json_t *object = json_object();
+    json_set(object, "blocks", json_integer(plan->tuning_blocks));
+    json_set(object, "prompts", json_string("half"));
+    return object;
+}
+
 static json_t *make_plan(const struct plan *plan, const struct run *run)
 {
     json_t *object = json_object(), *workloads = json_array();
     const bool imported = plan->source == PLAN_SOURCE_IMPORT;
     json_set(object, "blocks", json_integer(plan->blocks));
-    json_set(object, "extended_from", summary_make_extensions(run));
+    json_set(object, "extended_from", summary_make_extensions(plan, run));
     json_set(object, "seed", imported ? json_null() : json_integer(plan->seed));
     json_set(object, "warmup", imported ? json_null() : json_integer(plan->warmup));
     json_set(object, "temperature", json_number(imported ? NAN : plan->sampling.temperature));
@@ -220,6 +230,7 @@ static json_t *make_plan(const struct plan *plan, const struct run *run)
         json_append(workloads, make_workload(&plan->workloads[i]));
     json_set(object, "workloads", workloads);
     json_set(object, "headline", make_headline(plan));
+    json_set(object, "tuning", make_tuning(plan));
     return object;
 }
 
@@ -307,12 +318,13 @@ static json_t *make_rules(const json_t *summary)
 
 /* --- the whole ---------------------------------------------------------------------------------------------------- */
 
-static json_t *make_summary(const struct comparisons *comparisons, const char *plan_hash)
+static json_t *make_summary(const struct comparisons *comparisons, const struct comparisons *tuning,
+                            const char *plan_hash)
 {
     const struct plan *plan = comparisons->cells->plan;
     const json_t *header = find_header(comparisons->cells);
     json_t *summary = json_object(), *program = json_object(), *runs = json_array();
-    json_t *verdicts = summary_make_verdicts(comparisons);
+    json_t *verdicts = summary_make_verdicts(comparisons, tuning);
     json_set(program, "name", json_string(SUMMARY_PROGRAM));
     json_set(program, "version", json_string(SUMMARY_PROGRAM_VERSION));
     json_append(runs, make_run(comparisons->cells, plan_hash, verdicts));
@@ -329,6 +341,7 @@ static json_t *make_summary(const struct comparisons *comparisons, const char *p
     json_set(summary, "workloads", make_workload_names(plan));
     json_set(summary, "cells", summary_make_cells(comparisons));
     json_set(summary, "comparisons", summary_make_comparisons(comparisons));
+    json_set(summary, "best_budgets", summary_make_best_budgets(comparisons, tuning));
     json_set(summary, "scaling", summary_make_scaling(comparisons->cells));
     json_set(summary, "round_models", summary_make_round_models(comparisons->cells));
     json_set(summary, "drift", summary_make_drift(&comparisons->drift));
@@ -341,17 +354,21 @@ static json_t *make_summary(const struct comparisons *comparisons, const char *p
 json_t *summary_build(const struct run *run, const struct plan *plan, struct error *error)
 {
     char plan_hash[FILE_HASH_SIZE];
-    struct cells cells;
-    struct comparisons comparisons;
+    struct cells cells, tuning_cells;
+    struct comparisons comparisons, tuning;
     if (run->ledger.broken_at) {
         ledger_refuse_broken(&run->ledger, error);
         return NULL;
     }
     if (file_hash(plan->path, plan_hash, error))
         return NULL;
-    cells_init(plan, run, &cells);
+    cells_init(plan, run, CELLS_REPORTED, &cells);
     comparisons_init(&cells, &comparisons);
-    json_t *summary = make_summary(&comparisons, plan_hash);
+    cells_init(plan, run, CELLS_TUNING, &tuning_cells);
+    comparisons_init(&tuning_cells, &tuning);
+    json_t *summary = make_summary(&comparisons, plan->tuning_blocks ? &tuning : NULL, plan_hash);
+    comparisons_free(&tuning);
+    cells_free(&tuning_cells);
     comparisons_free(&comparisons);
     cells_free(&cells);
     return summary;

@@ -37,7 +37,7 @@ static int count_sessions(const struct cells *cells, const struct cell *cell)
 /* Of the times that blocks were added to the plan, those behind which this cell has any. */
 static json_t *make_extensions(const struct cells *cells, const struct cell *cell)
 {
-    json_t *all = summary_make_extensions(cells->run), *array = json_array();
+    json_t *all = summary_make_extensions(cells->plan, cells->run), *array = json_array();
     int last = 0;
     for (int block = 1; block <= cells->blocks; block++)
         if (used_in(cell, block))

@@ -62,6 +62,22 @@ static int gather(const struct comparisons *comparisons, const struct comparison
     return count;
 }
 
+struct interval summary_estimate_speedup(const struct comparisons *comparisons, const struct comparison *comparison,
+                                         int family)
+{
+    const struct plan *plan = plan_of(comparisons);
+    double *ratios = xcalloc((size_t)comparisons->cells->blocks, sizeof *ratios);
+    int count = 0;
+    for (int block = 0; block < comparisons->cells->blocks; block++)
+        if (!isnan(comparison->pairs[block].log_ratio))
+            ratios[count++] = comparison->pairs[block].log_ratio;
+    struct interval interval = summary_estimate(plan, ratios, count, plan->alpha / family);
+    if (!summary_is_paired(comparisons, comparison))
+        interval.low = interval.high = NAN;
+    free(ratios);
+    return interval;
+}
+
 /* Over workloads there is no one pair of times to take the ratio of. */
 static struct interval estimate_fieller(const struct comparisons *comparisons, const struct comparison *comparison)
 {
@@ -216,23 +232,23 @@ static json_t *make_block(const struct comparisons *comparisons, const struct co
         summary_append_once(attempts, parts[i].pairs[block].arm->attempt.id);
         summary_append_once(attempts, parts[i].pairs[block].baseline->attempt.id);
     }
-    json_set(object, "block", json_integer(block + 1));
+    json_set(object, "block", json_integer(comparisons->cells->before + block + 1));
     json_set(object, "log_ratio", json_number(comparison->pairs[block].log_ratio));
     json_set(object, "attempts", attempts);
     return object;
 }
 
-static json_t *make_dropped(const struct pair *pair, int block)
+static json_t *make_dropped(const struct comparisons *comparisons, const struct pair *pair, int block)
 {
     json_t *object = json_object(), *reason = summary_make_reason(&pair->reason);
-    json_set(object, "block", json_integer(block + 1));
+    json_set(object, "block", json_integer(comparisons->cells->before + block + 1));
     json_object_update(object, reason);
     json_decref(reason);
     return object;
 }
 
 /* Why nothing is left: of the last block that was attempted, or of the first. */
-static json_t *make_missing(const struct comparisons *comparisons, const struct comparison *comparison)
+json_t *summary_make_pairs_missing(const struct comparisons *comparisons, const struct comparison *comparison)
 {
     const struct reason *reason = &comparison->pairs[0].reason;
     for (int block = 0; block < comparisons->cells->blocks; block++)
@@ -266,13 +282,13 @@ static void set_blocks(const struct comparisons *comparisons, const struct compa
     json_t *blocks = json_array(), *dropped = json_array();
     for (int block = 0; block < comparisons->cells->blocks; block++)
         if (isnan(comparison->pairs[block].log_ratio))
-            json_append(dropped, make_dropped(&comparison->pairs[block], block));
+            json_append(dropped, make_dropped(comparisons, &comparison->pairs[block], block));
         else
             json_append(blocks, make_block(comparisons, comparison, block));
     bool none = json_array_size(blocks) == 0;
     json_set(object, "blocks", blocks);
     json_set(object, "dropped", dropped);
-    json_set(object, "missing", none ? make_missing(comparisons, comparison) : json_null());
+    json_set(object, "missing", none ? summary_make_pairs_missing(comparisons, comparison) : json_null());
 }
 
 /* By the simultaneous interval in the headline, else the pointwise one: what may be said of the two. */

@@ -24,7 +24,7 @@ static bool adds_blocks(const json_t *line)
                                            json_integer_value(json_object_get(line, "blocks_before"));
 }
 
-json_t *summary_make_extensions(const struct run *run)
+json_t *summary_make_extensions(const struct plan *plan, const struct run *run)
 {
     bool seen[ATTEMPT_BLOCK_MAXIMUM + 1] = {false};
     int blocks = 0;
@@ -34,7 +34,7 @@ json_t *summary_make_extensions(const struct run *run)
     json_array_foreach(run->ledger.lines, i, line)
     {
         int block = ended_block(line);
-        blocks += block && !seen[block];
+        blocks += block > plan->tuning_blocks && !seen[block];
         seen[block] = true;
         /* Noted twice where the program ended before it wrote the plan: nothing was seen in between. */
         const json_t *last = json_array_get(array, json_array_size(array) - 1);

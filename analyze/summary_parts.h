@@ -9,10 +9,12 @@
 
 #define SUMMARY_MARGIN 0.02 /* times that differ by less are equal for most purposes */
 
-/* "cells", "comparisons", "verdicts". */
+/* "cells", "comparisons", "verdicts". tuning NULL: the plan has no tuning blocks. */
 json_t *summary_make_cells(const struct comparisons *comparisons);
 json_t *summary_make_comparisons(const struct comparisons *comparisons);
-json_t *summary_make_verdicts(const struct comparisons *comparisons);
+json_t *summary_make_verdicts(const struct comparisons *comparisons, const struct comparisons *tuning);
+
+json_t *summary_make_best_budgets(const struct comparisons *comparisons, const struct comparisons *tuning);
 
 /* "scaling", "round_models", "drift", "telemetry". */
 json_t *summary_make_scaling(const struct cells *cells);
@@ -44,6 +46,13 @@ bool summary_is_paired(const struct comparisons *comparisons, const struct compa
 struct interval summary_estimate_pairs(const struct comparisons *comparisons, const struct comparison *comparison,
                                        const double *logs, int count);
 
+/* The interval of a comparison's speedup, simultaneous with those of `family` comparisons. */
+struct interval summary_estimate_speedup(const struct comparisons *comparisons, const struct comparison *comparison,
+                                         int family);
+
+/* REASON why a comparison has no pair. */
+json_t *summary_make_pairs_missing(const struct comparisons *comparisons, const struct comparison *comparison);
+
 /* Welch's interval for the speedup of `arm` over `baseline` on a workload, of all their blocks that are not void. */
 struct interval summary_estimate_unpaired(const struct cells *cells, const struct arm *arm, const struct arm *baseline,
                                           const struct plan_workload *workload, unsigned voided_by);
@@ -58,7 +67,7 @@ void summary_append_once(json_t *array, const char *text);
 json_t *summary_make_without(const struct suspects *suspects, json_t *attempts, json_t *outliers);
 
 /* For each time that blocks were added to the plan when results could be seen: of how many blocks. */
-json_t *summary_make_extensions(const struct run *run);
+json_t *summary_make_extensions(const struct plan *plan, const struct run *run);
 
 /* {"value", "low", "high", "n", "over"}; null without a value. */
 json_t *summary_make_interval(struct interval interval, const char *over);

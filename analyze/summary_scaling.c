@@ -70,7 +70,7 @@ static json_t *make_blocks(const struct cells *cells, const struct scalings *sca
             summary_append_once(of_block, scalings->items[i].arm->blocks[block].counted->attempt.id);
             summary_append_once(of_block, scalings->items[i].reference->blocks[block].counted->attempt.id);
         }
-        json_set(object, "block", json_integer(block + 1));
+        json_set(object, "block", json_integer(cells->before + block + 1));
         json_set(object, "log_ratio", json_number(value));
         json_set(object, "attempts", of_block);
         json_array_extend(attempts, of_block);

@@ -70,7 +70,7 @@ static void append_verdicts(const struct entries *entries, const struct attempt 
 
 static bool is_used(const struct comparisons *comparisons, const struct cell *cell, const struct judged *judged)
 {
-    int block = judged->attempt.block - 1;
+    int block = cells_block_of(comparisons->cells, &judged->attempt) - 1;
     bool used = cell->blocks[block].counted == judged;
     for (int i = 0; i < comparisons->count && !used; i++)
         used =
@@ -139,7 +139,7 @@ static void append_pairs(const struct entries *entries, const struct comparisons
 {
     for (int i = 0; i < comparisons->count; i++) {
         const struct comparison *comparison = &comparisons->items[i];
-        const struct pair *pair = &comparison->pairs[judged->attempt.block - 1];
+        const struct pair *pair = &comparison->pairs[cells_block_of(comparisons->cells, &judged->attempt) - 1];
         if (!comparison->workload || pair->arm != judged)
             continue;
         append_verdicts(entries, &judged->attempt, &pair->verdicts, comparison->workload->name);
@@ -153,22 +153,26 @@ static void append_pairs(const struct entries *entries, const struct comparisons
 static void append_seen_in_run(const struct entries *entries, const struct cells *cells, const struct judged *judged)
 {
     for (int i = 0; i < cells->count; i++) {
-        const struct cell_block *at = &cells->items[i].blocks[judged->attempt.block - 1];
+        const struct cell_block *at = &cells->items[i].blocks[cells_block_of(cells, &judged->attempt) - 1];
         if (at->counted == judged)
             append_verdicts(entries, &judged->attempt, &at->verdicts, cells->items[i].workload->name);
     }
 }
 
-json_t *summary_make_verdicts(const struct comparisons *comparisons)
+json_t *summary_make_verdicts(const struct comparisons *comparisons, const struct comparisons *tuning)
 {
     const struct run *run = comparisons->cells->run;
     json_t *array = json_array();
     for (int i = 0; i < run->attempt_count; i++) {
+        const struct judged *judged = &run->attempts[i];
+        const struct comparisons *of = tuning && cells_block_of(tuning->cells, &judged->attempt) ? tuning : comparisons;
         const struct entries entries = {array, json_array_size(array)};
-        append_verdicts(&entries, &run->attempts[i].attempt, &run->attempts[i].verdicts, NULL);
-        append_seen_in_run(&entries, comparisons->cells, &run->attempts[i]);
-        append_left_out(&entries, comparisons, &run->attempts[i]);
-        append_pairs(&entries, comparisons, &run->attempts[i]);
+        append_verdicts(&entries, &judged->attempt, &judged->verdicts, NULL);
+        if (!cells_block_of(of->cells, &judged->attempt))
+            continue;
+        append_seen_in_run(&entries, of->cells, judged);
+        append_left_out(&entries, of, judged);
+        append_pairs(&entries, of, judged);
     }
     const struct attempt of_none = {0};
     const struct entries of_run = {array, json_array_size(array)};

@@ -32,6 +32,11 @@ int scale_prompts(const struct plan *plan, int workload)
     return plan->workloads[workload].count;
 }
 
+bool scale_is_measured(const struct plan *plan, int block, int prompt)
+{
+    return !plan->tuning_blocks || (prompt % 2 == 1) == (block <= plan->tuning_blocks);
+}
+
 static void put_json(FILE *out, json_t *line)
 {
     json_dumpf(line, out, JSON_COMPACT);
@@ -54,19 +59,22 @@ static void put_samples(FILE *out, const struct plan *plan, const struct attempt
     }
     source->fill(plan, place, workload, samples);
     for (int i = 0; i < count; i++) {
-        put_json(out, sample_to_json(&samples[i]));
+        if (scale_is_measured(plan, place->block, i))
+            put_json(out, sample_to_json(&samples[i]));
         sample_free(&samples[i]);
     }
     free(samples);
 }
 
-static json_t *make_workloads(const struct plan *plan, const char *arm)
+static json_t *make_workloads(const struct plan *plan, const char *arm, int block)
 {
+    const char *part = block <= plan->tuning_blocks ? "tuning" : "reported";
     json_t *workloads = json_object();
     for (int w = 0; w < plan->workload_count; w++) {
-        char *cell = xformat("%s-%s", arm, plan->workloads[w].name);
+        char *compare = xformat("%s-%s", plan->workloads[w].name, part), *cell = xformat("%s-%s", arm, compare);
         json_set(workloads, plan->workloads[w].name,
-                 json_pack("{s:s, s:s}", "cell_hash", cell, "compare_hash", plan->workloads[w].name));
+                 json_pack("{s:s, s:s}", "cell_hash", cell, "compare_hash", compare));
+        free(compare);
         free(cell);
     }
     return workloads;
@@ -89,7 +97,7 @@ static void put_header(FILE *out, const struct plan *plan, const struct attempt_
     json_set(header, "schema", json_string(ATTEMPT_SCHEMA));
     json_set(header, "id", json_string(id));
     json_set(header, "started", json_string(started));
-    json_set(header, "workloads", make_workloads(plan, arm));
+    json_set(header, "workloads", make_workloads(plan, arm, place->block));
     put_json(out, header);
     free(id);
 }
@@ -152,7 +160,7 @@ static void add_attempt(const char *run, const struct plan *plan, const struct a
 static void add_blocks(const char *run, const struct plan *plan, const struct scale_source *source, struct chain *chain)
 {
     int *order = xcalloc((size_t)plan->arm_count, sizeof *order);
-    for (int block = 1; block <= plan->blocks; block++) {
+    for (int block = 1; block <= plan_block_count(plan); block++) {
         plan_arm_order(plan, block, order);
         for (int i = 0; i < plan->arm_count; i++) {
             struct attempt_place place = {plan->arms[order[i]], block, 1};

@@ -32,4 +32,7 @@ int scale_write(const char *run, const char *plan, const struct scale_source *so
 /* How many prompts a workload has: the plan's count. */
 int scale_prompts(const struct plan *plan, int workload);
 
+/* Whether a prompt, from 0, is measured in the block: where the plan has tuning blocks, every other one is in those. */
+bool scale_is_measured(const struct plan *plan, int block, int prompt);
+
 #endif

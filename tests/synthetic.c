@@ -136,6 +136,8 @@ double synthetic_tpot_ns(const struct plan *plan, const struct arm *arm, int wor
     double rounds = 0, tokens = 0;
     for (int prompt = 0; prompt < scale_prompts(plan, workload); prompt++) {
         int committed;
+        if (!scale_is_measured(plan, plan->tuning_blocks + 1, prompt))
+            continue;
         rounds += draw_rounds(plan, arm, workload, prompt, NULL, &committed);
         tokens += committed;
     }

@@ -37,7 +37,8 @@ struct synthetic_costs synthetic_costs(int tensor_parallel);
 /* Expected tokens a round. */
 double synthetic_tau(const struct plan *plan, const struct arm *arm, int workload);
 
-/* Without noise, for the rounds that were drawn: time of a round, and a token, in ns, over the workload's prompts. */
+/* Without noise, for the rounds that were drawn: time of a round, and a token, in ns, over the workload's prompts that
+ * are reported. */
 double synthetic_round_ns(const struct plan *plan, const struct arm *arm, int workload);
 double synthetic_tpot_ns(const struct plan *plan, const struct arm *arm, int workload);
 

@@ -188,7 +188,7 @@ void campaign_read(struct campaign *campaign)
     struct error error = {0};
     fixture_enter(campaign->folder);
     assert_done(run_read(campaign->folder, &campaign->plan.rules, &campaign->run, &error), &error);
-    cells_init(&campaign->plan, &campaign->run, &campaign->cells);
+    cells_init(&campaign->plan, &campaign->run, CELLS_REPORTED, &campaign->cells);
     comparisons_init(&campaign->cells, &campaign->comparisons);
 }
 

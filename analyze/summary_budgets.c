@@ -1,0 +1,91 @@
+/* The best budget: chosen on tuning blocks and reported on others, or chosen on what is reported and bounded over all
+ * that competed. */
+#include "analyze/summary_parts.h"
+
+#include "collect/base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Trees that differ in their budget alone, over one auto, on one workload or all: those are compared. */
+static bool compete(const struct comparison *a, const struct comparison *b)
+{
+    return b->arm->method == METHOD_DDTREE && a->baseline == b->baseline && a->workload == b->workload;
+}
+
+/* The competitor with the largest speedup in `chosen_on`, which has the same comparisons in the same order as
+ * `comparisons`; -1: none is known. *count: how many compete. */
+static int find_best(const struct comparisons *chosen_on, int first, int *count)
+{
+    const struct comparison *leader = &chosen_on->items[first];
+    int best = -1;
+    double most = NAN;
+    *count = 0;
+    for (int i = 0; i < chosen_on->count; i++) {
+        if (!compete(leader, &chosen_on->items[i]))
+            continue;
+        const double speedup = summary_estimate_speedup(chosen_on, &chosen_on->items[i], 1).value;
+        if (speedup > most || (isnan(most) && !isnan(speedup))) {
+            most = speedup;
+            best = i;
+        }
+        ++*count;
+    }
+    return best;
+}
+
+static json_t *make_bound(struct interval interval)
+{
+    if (isnan(interval.low))
+        return json_null();
+    json_t *object = json_object();
+    json_set(object, "low", json_number(interval.low));
+    json_set(object, "high", json_number(interval.high));
+    return object;
+}
+
+static json_t *make_entry(const struct comparisons *comparisons, const struct comparisons *tuning, int first)
+{
+    const struct comparison *leader = &comparisons->items[first];
+    const struct plan *plan = comparisons->cells->plan;
+    int count;
+    const int best = find_best(tuning ? tuning : comparisons, first, &count);
+    const struct comparison *chosen = best < 0 ? NULL : &comparisons->items[best];
+    struct interval speedup = {NAN, NAN, NAN, 0}, bound = speedup, of_tuning = speedup;
+    if (chosen) {
+        speedup = summary_estimate_speedup(comparisons, chosen, 1);
+        bound = summary_estimate_speedup(comparisons, chosen, tuning ? 1 : count);
+    }
+    if (chosen && tuning)
+        of_tuning = summary_estimate_speedup(tuning, &tuning->items[best], 1);
+    char name[ARM_NAME_SIZE];
+    json_t *object = json_object();
+    json_set(object, "tensor_parallel", json_integer(leader->arm->tensor_parallel));
+    json_set(object, "concurrency", json_integer(leader->arm->concurrency));
+    json_set(object, "workload", leader->workload ? json_text(leader->workload->name) : json_null());
+    json_set(object, "budgets", json_integer(count));
+    json_set(object, "selected_on", json_string(tuning ? "tuning" : "reported"));
+    json_set(object, "arm", chosen ? json_text(arm_name(chosen->arm, name)) : json_null());
+    json_set(object, "baseline", json_text(arm_name(leader->baseline, name)));
+    json_set(object, "tuning_speedup", summary_make_interval(of_tuning, "blocks"));
+    json_set(object, "speedup", summary_make_interval(speedup, "blocks"));
+    json_set(object, "bound", make_bound(bound));
+    json_set(object, "alpha", json_number(tuning ? plan->alpha : plan->alpha / count));
+    json_set(object, "missing",
+             isnan(speedup.value) ? summary_make_pairs_missing(comparisons, chosen ? chosen : leader) : json_null());
+    return object;
+}
+
+json_t *summary_make_best_budgets(const struct comparisons *comparisons, const struct comparisons *tuning)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < comparisons->count; i++) {
+        const struct comparison *comparison = &comparisons->items[i];
+        bool is_first = comparison->arm->method == METHOD_DDTREE && comparison->baseline->method == METHOD_AUTO;
+        for (int before = 0; before < i && is_first; before++)
+            is_first = !compete(comparison, &comparisons->items[before]);
+        if (is_first)
+            json_append(array, make_entry(comparisons, tuning, i));
+    }
+    return array;
+}
