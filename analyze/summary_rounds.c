@@ -25,16 +25,43 @@ static struct interval estimate_tau(const struct plan *plan, const struct round_
     return interval;
 }
 
-/* As files state it that were imported without requests: the mean over blocks, a point. */
+/* How much a counter grew while the requests of one workload ran; NaN: unknown. */
+static double workload_growth(const struct attempt *attempt, const char *workload, const char *counter)
+{
+    char *name = xformat("%s/%s", workload, counter);
+    double growth = observed_growth(&attempt->observed, name);
+    free(name);
+    return growth;
+}
+
+/* By a server's counters: each draft commits what was accepted of it and one token more; where accepted tokens are not
+ * counted, all that were generated but the first of each answer. NaN: unknown. */
+static double counted_tau(const struct attempt *attempt, const char *workload)
+{
+    const double drafts = workload_growth(attempt, workload, "drafts");
+    const double accepted = workload_growth(attempt, workload, "accepted_tokens");
+    const double generated = workload_growth(attempt, workload, "generation_tokens");
+    const struct sample *sample;
+    int answers = 0;
+    for (int at = 0; (sample = attempt_next_sample(attempt, workload, &at));)
+        answers += sample->ok;
+    if (!(drafts > 0))
+        return NAN;
+    return isnan(accepted) ? (generated - answers) / drafts : 1 + accepted / drafts;
+}
+
+/* Of what is known of all requests together alone, as files state it that were imported without them, or as counters
+ * grew: the mean over blocks, a point. */
 static struct interval stated_tau(const struct cells *cells, const struct cell *cell)
 {
     struct interval interval = {0, NAN, NAN, 0};
     for (int block = 1; block <= cells->blocks; block++) {
         const struct attempt *attempt = cell_usable(cell, block, RULE_VOIDS_TAU);
-        if (!attempt || !attempt_is_stated(attempt) || isnan(attempt->observed.accept_length))
-            continue;
-        interval.value += attempt->observed.accept_length;
-        interval.count++;
+        const double tau = !attempt                     ? NAN
+                           : attempt_is_stated(attempt) ? attempt->observed.accept_length
+                                                        : counted_tau(attempt, cell->workload->name);
+        interval.value += isnan(tau) ? 0 : tau;
+        interval.count += !isnan(tau);
     }
     interval.value /= interval.count;
     return interval;

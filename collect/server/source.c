@@ -213,10 +213,10 @@ static int run_all(struct delivery *delivery, const struct request *requests, in
     return failure;
 }
 
-/* Whether rounds have to be read from counters between requests. */
-static bool needs_counters(const struct server *server, int in_flight, const struct watch_counters *now)
+/* Whether rounds can be read from counters between requests, or between workloads. */
+static bool has_counters(const struct server *server, const struct watch_counters *now)
 {
-    return in_flight == 1 && server->arm.method != METHOD_AUTO && !isnan(now->rounds) && !isnan(now->generated);
+    return server->arm.method != METHOD_AUTO && !isnan(now->rounds) && !isnan(now->generated);
 }
 
 static void observe_room(struct server_source *self, int in_flight, int64_t most_tokens)
@@ -230,6 +230,41 @@ static void observe_room(struct server_source *self, int in_flight, int64_t most
     observed->cache_slots_needed = info->states < 0 ? ATTEMPT_ABSENT : in_flight;
 }
 
+static void add_growth(struct observed *observed, const char *workload, const char *counter, double before,
+                       double after)
+{
+    char *name = xformat("%s/%s", workload, counter);
+    if (!isnan(before) && !isnan(after))
+        observed_add_counter(observed, name, before, after);
+    free(name);
+}
+
+/* Workload by workload, so that counters tell them apart: where requests run together and answers may not say how many
+ * rounds they took. */
+static int run_by_workload(struct delivery *delivery, const struct request *requests, int count, int in_flight,
+                           struct error *error)
+{
+    struct server_source *self = delivery->self;
+    int failure = 0;
+    for (int at = 0, end; at < count && !failure && !delivery->stop; at = end) {
+        const char *workload = requests[at].workload;
+        const struct watch_counters before = delivery->before;
+        const double tokens = delivery->tokens;
+        for (end = at + 1; end < count && strcmp(requests[end].workload, workload) == 0;)
+            end++;
+        failure = run_all(delivery, requests + at, end - at, in_flight, error);
+        if (failure)
+            break;
+        delivery->before =
+            watch_read_drained(self->server.http, self->server.dialect, &before, delivery->tokens - tokens);
+        const struct watch_counters *after = &delivery->before;
+        add_growth(&self->observed, workload, "drafts", before.rounds, after->rounds);
+        add_growth(&self->observed, workload, "accepted_tokens", before.accepted, after->accepted);
+        add_growth(&self->observed, workload, "generation_tokens", before.generated, after->generated);
+    }
+    return failure;
+}
+
 static int run_measured(struct delivery *delivery, const struct request *requests, int count, int in_flight,
                         struct error *error)
 {
@@ -240,8 +275,10 @@ static int run_measured(struct delivery *delivery, const struct request *request
     self->observed.prefix_cache_flushed = server_flush(server);
     watch_begin(&watch, server->http, server->dialect, server->launch.url, server->api_key, in_flight);
     delivery->before = watch.before;
-    delivery->by_counters = needs_counters(server, in_flight, &watch.before);
-    int failure = run_all(delivery, requests, count, in_flight, error);
+    const bool counted = has_counters(server, &watch.before);
+    delivery->by_counters = counted && in_flight == 1;
+    int failure = counted && in_flight > 1 ? run_by_workload(delivery, requests, count, in_flight, error)
+                                           : run_all(delivery, requests, count, in_flight, error);
     if (failure)
         watch_abandon(&watch);
     else

@@ -102,7 +102,7 @@ static enum MHD_Result answer(struct loopback *loopback, struct MHD_Connection *
     static const struct loopback_page missing = {.status = 404, .body = "{\"error\": \"no such path\"}"};
     struct outgoing *outgoing = xcalloc(1, sizeof *outgoing);
     page = !page ? &missing : page->first && request == 1 ? page->first : page;
-    const char *body = choose_body(page, request);
+    const char *body = choose_body(page, page->by ? loopback_count(loopback, page->by) : request);
     *outgoing = (struct outgoing){loopback, page, body, strlen(body), 0};
     bool whole = !page->piece && !page->delay_ms && !page->cut && !page->hang && !page->endless;
     struct MHD_Response *response = MHD_create_response_from_callback(whole ? outgoing->size : MHD_SIZE_UNKNOWN,

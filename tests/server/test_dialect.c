@@ -1,8 +1,11 @@
 /* What each dialect's servers say, in the form in which they say it, becomes counts, times and facts. */
 #include "collect/server/dialect.h"
 
+#include "analyze/summary.h"
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/campaign.h"
+#include "collect/record/run.h"
 #include "tests/record/fixture.h"
 #include "tests/server/loopback.h"
 #include "tests/server/measured.h"
@@ -255,6 +258,42 @@ static void vllm_rounds_from_counters(void **state)
     close_bench(&bench);
 }
 
+/* Several at a time: the counters' growth over a workload is all that is known, and a point in the summary. */
+static void vllm_rounds_of_requests_together(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    struct run run;
+    struct measured measured;
+    /* after the first answer, the warm-up, and what is measured */
+    static const char *const bodies[] = {VLLM_METRICS("4", "10", "30"), VLLM_METRICS("4", "10", "30"),
+                                         VLLM_METRICS("12", "12", "35"), NULL};
+    struct loopback_page pages[7];
+    memcpy(pages, vllm_pages, sizeof pages);
+    pages[4].bodies = bodies;
+    pages[4].by = "/v1/completions";
+    struct loopback *loopback = loopback_start(pages, 0);
+    char *source = xformat("{'kind': 'server', 'dialect': 'vllm', 'url': '%s'}", loopback_url(loopback));
+    measured_open(&measured, "tp1-linear-c2", source, "");
+    char *runs = file_join(measured.folder, "runs"), *folder = file_join(runs, "m");
+    struct campaign_options options = {.runs = runs};
+    assert_int_equal(campaign_run(&measured.plan, measured.source, &options, &error), 0);
+    assert_int_equal(run_read(folder, NULL, &run, &error), 0);
+    assert_int_equal(run.attempt_count, 1);
+    assert_float_equal(observed_growth(&run.attempts[0].attempt.observed, "code/drafts"), 2, 0);
+    json_t *summary = summary_build(&run, &measured.plan, &error);
+    const json_t *tau = json_object_get(json_array_get(json_object_get(summary, "cells"), 0), "tau");
+    assert_float_equal(json_number_value(json_object_get(tau, "value")), 3.5, 1e-9); /* 1 + 5 accepted of 2 drafts */
+    assert_true(json_is_null(json_object_get(tau, "low")));
+    json_decref(summary);
+    run_free(&run);
+    free(folder);
+    free(runs);
+    free(source);
+    measured_close(&measured);
+    loopback_stop(loopback);
+}
+
 static void counters_that_fall_are_seen(void **state)
 {
     (void)state;
@@ -409,6 +448,7 @@ int main(void)
         cmocka_unit_test(room_is_judged),
         cmocka_unit_test(what_the_server_says_is_kept_without_secrets),
         cmocka_unit_test(vllm_rounds_from_counters),
+        cmocka_unit_test(vllm_rounds_of_requests_together),
         cmocka_unit_test(counters_that_fall_are_seen),
         cmocka_unit_test(what_does_not_fit_is_not_sent),
         cmocka_unit_test(llama_native),
