@@ -161,4 +161,5 @@ void rule_run_judge(struct run *run, const struct rule_settings *settings)
     find_duplicates(run);
     find_futures(run, settings);
     rule_run_throttled(run, settings);
+    rule_run_servers(run);
 }

@@ -32,14 +32,16 @@ static int tear_down(void **state)
 }
 
 /* An attempt of arm tp1-b16 with two requests of "code" and one of "maths"; `later_ns` is added to the decode time of
- * code's last. */
-static void write_attempt(int block, const char *started, int64_t later_ns)
+ * code's last. version: of the server, NULL: it was none. */
+static void write_served(int block, const char *started, int64_t later_ns, const char *version)
 {
     struct error error = {0};
     char hex[FILE_HASH_SIZE], *home = xformat("%s/attempts/tp1-b16", folder),
                               *path = xformat("%s/%d-1.jsonl", home, block);
     json_t *header = fixture_header("tp1-b16", block, 1);
     json_set(header, "started", json_text(started));
+    if (version)
+        json_set(header, "server", json_pack("{s:s, s:s}", "model", "m", "version", version));
     assert_int_equal(file_make_folder(home, &error), 0);
     struct attempt_writer *writer = attempt_writer_open(path, header, &error);
     static const char *const places[][2] = {{"code", "a"}, {"code", "b"}, {"maths", "a"}};
@@ -54,6 +56,11 @@ static void write_attempt(int block, const char *started, int64_t later_ns)
     assert_int_equal(attempt_writer_end(writer, &(struct attempt_end){.status = "complete"}, hex, &error), 0);
     free(home);
     free(path);
+}
+
+static void write_attempt(int block, const char *started, int64_t later_ns)
+{
+    write_served(block, started, later_ns, NULL);
 }
 
 static void read_well(const struct rule_settings *settings, struct run *run)
@@ -208,6 +215,31 @@ static void test_devices_are_compared_with_themselves(void **state)
     run_free(&run);
 }
 
+/* What the newest attempt ran on counts; which is newest, the ledger says. */
+static void test_a_server_that_changed_begins_anew(void **state)
+{
+    (void)state;
+    static const char *const versions[] = {"0.5.5", "0.5.6", "0.5.5"};
+    struct run run;
+    write_served(1, STARTED, 1, versions[0]);
+    write_served(3, STARTED, 3, versions[2]);
+    fixture_enter(folder);
+    read_well(NULL, &run);
+    for (int i = 0; i < 2; i++)
+        assert_null(find(&run, i, RULE_FINGERPRINT));
+    run_free(&run);
+    write_served(2, STARTED, 2, versions[1]);
+    read_well(NULL, &run);
+    for (int i = 0; i < 3; i++) {
+        const struct verdict *verdict = find(&run, i, RULE_FINGERPRINT);
+        assert_true((verdict != NULL) == (i != 1));
+        if (verdict)
+            assert_string_equal(verdict->detail, "the server was \"0.5.5\" with \"m\"; in demo/tp1-b16/2-1, which is "
+                                                 "newer, it is \"0.5.6\" with \"m\"");
+    }
+    run_free(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +248,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_longer_lead_that_the_plan_allows_is_noted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_clock_under_the_cap_stands_beside_those_of_the_cell, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_devices_are_compared_with_themselves, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_server_that_changed_begins_anew, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
