@@ -45,6 +45,29 @@ static int distance_outside(int accepted, int limit)
     return accepted > limit ? accepted - limit : 0;
 }
 
+/* Of a sample that says how many rounds it took, and not what each committed: the tokens a round on average, give or
+ * take one token; NaN where that is not so. */
+static double mean_accepted(const struct sample *sample)
+{
+    const bool counted = sample->ok && !sample->warmup && !sample->accepted && sample->rounds > 0;
+    return counted && sample->tokens >= 0 && sample->first_tokens >= 0
+               ? (double)(sample->tokens - sample->first_tokens - 1) / sample->rounds
+               : NAN;
+}
+
+static void judge_means(const struct attempt *attempt, int limit, struct verdicts *verdicts)
+{
+    for (int i = 0; i < attempt->sample_count; i++) {
+        const double mean = mean_accepted(&attempt->samples[i]);
+        if (mean > limit) {
+            verdicts_add(verdicts, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, NULL, mean, limit,
+                         "%s, %s: rounds committed more than %d tokens on average", attempt->samples[i].workload,
+                         attempt->samples[i].prompt, limit);
+            return;
+        }
+    }
+}
+
 void rule_accept_out_of_range(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
     (void)threshold;
@@ -68,6 +91,8 @@ void rule_accept_out_of_range(const struct attempt *attempt, double threshold, s
         verdicts_add(verdicts, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, NULL, worst->accepted[worst_round], limit,
                      "%d rounds committed fewer than 1 or more than %d tokens; worst: %s, %s, round %d: %d", found,
                      limit, worst->workload, worst->prompt, worst_round + 1, worst->accepted[worst_round]);
+    else
+        judge_means(attempt, limit, verdicts);
 }
 
 void rule_audit_regret(const struct attempt *attempt, double threshold, struct verdicts *verdicts)

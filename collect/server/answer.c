@@ -95,6 +95,8 @@ void answer_set_histogram(struct answer *answer, const json_t *histogram)
 {
     json_int_t total = 0;
     size_t size = json_array_size(histogram);
+    if (size > SAMPLE_ACCEPTED_MAXIMUM)
+        return;
     for (size_t n = 0; n < size; n++) {
         json_int_t rounds = json_integer_value(json_array_get(histogram, n));
         if (rounds < 0 || rounds > ROUNDS_MAXIMUM || (total += rounds) > ROUNDS_MAXIMUM)

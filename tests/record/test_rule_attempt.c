@@ -75,6 +75,24 @@ static void round_of_2(struct attempt *a)
     first_round(a, 2);
 }
 
+/* Rounds are counted, and nothing says what they committed. */
+static void count_rounds(struct attempt *a, int rounds)
+{
+    free(a->samples[3].accepted);
+    a->samples[3].accepted = NULL;
+    a->samples[3].rounds = rounds;
+}
+
+static void eight_rounds_of_8(struct attempt *a)
+{
+    count_rounds(a, 8);
+}
+
+static void four_rounds_of_8(struct attempt *a)
+{
+    count_rounds(a, 4);
+}
+
 static void round_of_none(struct attempt *a)
 {
     const int rounds[4] = {0, 3, 2, 4};
@@ -316,6 +334,9 @@ static const struct rule_case cases[] = {
     {"tp1-b64", round_of_17, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, true, 17},
     {"tp1-b64", round_of_17_block_size_unknown, NO_RULE},
     {"tp1-auto", round_of_2, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, true, 2},
+    {"tp1-auto", eight_rounds_of_8, NO_RULE},
+    {"tp1-auto", four_rounds_of_8, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, true, 1.75},
+    {"tp1-linear", four_rounds_of_8, NO_RULE},
     {"tp1-b8", regret_float32, RULE_AUDIT_REGRET, RULE_INVALID, true, .0011},
     {"tp1-b8", small_regret_float32, NO_RULE},
     {"tp1-b8", regret_bfloat16, RULE_AUDIT_REGRET, RULE_INVALID, true, .51},
