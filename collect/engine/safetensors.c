@@ -350,7 +350,10 @@ void tensor_to_bfloat16(const struct tensor *tensor, int64_t first, int64_t coun
     }
     for (int64_t i = 0; i < count; i++) {
         float value;
-        tensor_to_float(tensor, first + i, 1, &value);
+        if (tensor->type == TENSOR_MADE)
+            value = recipe_element(tensor->recipe, (uint64_t)(first + i));
+        else
+            tensor_to_float(tensor, first + i, 1, &value);
         out[i] = bfloat16_from_float(value);
     }
 }

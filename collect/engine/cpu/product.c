@@ -121,13 +121,15 @@ struct linear {
 static void copy_rows(const struct linear *linear, const struct linear_part *part, int first, int count, char *out)
 {
     int64_t columns = part->tensor->shape[1];
-    for (int row = first; row < first + count; row++) {
-        int64_t at = (part->first_row + row) * columns + part->first_column;
+    size_t row_bytes = (size_t)linear->inputs * product_type_size(linear->type);
+#pragma omp parallel for schedule(static)
+    for (int row = 0; row < count; row++) {
+        int64_t at = (part->first_row + first + row) * columns + part->first_column;
+        void *to = out + (size_t)row * row_bytes;
         if (linear->type == PRODUCT_BFLOAT16)
-            tensor_to_bfloat16(part->tensor, at, linear->inputs, (void *)out);
+            tensor_to_bfloat16(part->tensor, at, linear->inputs, to);
         else
-            tensor_to_float(part->tensor, at, linear->inputs, (void *)out);
-        out += (size_t)linear->inputs * product_type_size(linear->type);
+            tensor_to_float(part->tensor, at, linear->inputs, to);
     }
     tensor_release(part->tensor, (part->first_row + first) * columns, count * columns);
     loading_add((int64_t)count * linear->inputs);
