@@ -105,7 +105,7 @@ $(OUT)/bin/tests/%: $(OUT)/obj/tests/%.o $(ARCHIVE)
 	$(CC) $(MODE_FLAGS) $^ $(LDLIBS_ALL) $(CUDA_LIBS) -lcmocka -lmicrohttpd -o $@
 
 # What stands in for NVIDIA's management library where telemetry is tested.
-$(OUT)/bin/tests/collect/test_telemetry: | $(OUT)/bin/tests/fake_nvml.so
+$(OUT)/bin/tests/collect/test_telemetry $(OUT)/bin/tests/server/test_gpus: | $(OUT)/bin/tests/fake_nvml.so
 $(OUT)/bin/tests/fake_nvml.so: tests/collect/fake_nvml.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(WERROR) -O1 -fPIC -shared $< -o $@

@@ -19,6 +19,7 @@ enum {
     FIRST_TOKENS = 4,
     GONE_LIMIT_S = 2, /* a process that dropped a connection has so long to be seen dead */
     STATUS_UNAVAILABLE = 503,
+    GPUS_LIMIT_S = 120,
 };
 
 static void nap_ms(long ms)
@@ -159,6 +160,8 @@ static int start(struct server *server, struct error *error)
 {
     if (check_nobody_answers(server, error))
         return -1;
+    if (server->gpus && gpus_await(server->gpus, GPUS_LIMIT_S, error))
+        return SOURCE_OUT_OF_MEMORY;
     int result = launch_start(&server->launch, error);
     return result && server->plan->server.launch.start ? SOURCE_SERVER_DIED : result;
 }

@@ -2,6 +2,7 @@
 #ifndef COLLECT_SERVER_SERVER_H
 #define COLLECT_SERVER_SERVER_H
 
+#include "collect/server/gpus.h"
 #include "collect/server/launch.h"
 #include "collect/server/server_info.h"
 #include "collect/source.h"
@@ -10,6 +11,7 @@ struct server {
     const struct plan *plan;       /* borrowed */
     const struct dialect *dialect; /* the plan's */
     char *api_key;                 /* NULL: none */
+    const struct gpus *gpus;       /* of this host; borrowed. NULL: none, or others start the server */
     struct arm arm;
     struct launch launch;
     struct http *http;

@@ -13,6 +13,7 @@
 struct server_source {
     struct source base;
     struct server server;
+    struct gpus *gpus; /* NULL: none */
     int64_t origin_ns; /* when the arm was ready: the zero of its samples' times */
     struct observed observed;
     struct counted *counted; /* texts whose tokens were counted */
@@ -319,6 +320,7 @@ static void close_source(struct source *source)
 {
     struct server_source *self = self_of(source);
     server_end(&self->server);
+    gpus_close(self->gpus);
     observed_free(&self->observed);
     if (self->server.api_key)
         explicit_bzero(self->server.api_key, strlen(self->server.api_key));
@@ -352,6 +354,7 @@ struct source *server_source_open(const struct plan *plan, struct error *error)
     self->server.plan = plan;
     self->server.dialect = dialect_find(plan->server.dialect, plan->server.route);
     self->server.api_key = api_key ? xstrdup(api_key) : NULL;
+    self->server.gpus = self->gpus = plan->server.launch.argv ? gpus_open(GPUS_FOLDER) : NULL;
     observed_init(&self->observed);
     return &self->base;
 }

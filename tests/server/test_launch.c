@@ -33,7 +33,8 @@
     CHUNK("b")                                                                                                         \
     CHUNK("c")                                                                                                         \
     CHUNK("d")                                                                                                         \
-    CHUNK("e") CHUNK("f") CHUNK("g")                                                                                   \
+    CHUNK("e")                                                                                                         \
+    CHUNK("f") CHUNK("g")                                                                                              \
         CHUNK("h") "data: {\"choices\": [{\"text\": \"\", \"finish_reason\": \"length\"}]}\n\n"                        \
                    "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": 8}}\n\ndata: "    \
                    "[DONE]\n\n"
