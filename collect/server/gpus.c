@@ -11,11 +11,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { GPUS_MAXIMUM = 64, ID_SIZE = 32, STEP_MS = 200 };
+enum { GPUS_MAXIMUM = 64, STEP_MS = 200 };
 #define SLACK_BYTES ((double)(512 << 20)) /* that a driver's own doings may take */
 
 struct gpu {
-    char id[ID_SIZE];
+    char id[TELEMETRY_ID_SIZE];
     struct nvml_device *device;
     double before_bytes;
 };
@@ -56,7 +56,7 @@ static void find_all(struct gpus *gpus, const char *folder)
     DIR *directory = opendir(folder);
     for (struct dirent *entry; directory && gpus->count < GPUS_MAXIMUM && (entry = readdir(directory));) {
         struct gpu *gpu = &gpus->all[gpus->count];
-        if (strlen(entry->d_name) >= ID_SIZE || !is_gpu(folder, entry->d_name))
+        if (strlen(entry->d_name) >= TELEMETRY_ID_SIZE || !is_gpu(folder, entry->d_name))
             continue;
         strcpy(gpu->id, entry->d_name);
         gpu->device = nvml_find(gpus->nvml, gpu->id);
@@ -90,14 +90,18 @@ void gpus_close(struct gpus *gpus)
     free(gpus);
 }
 
-/* One that has more in use than before; NULL where there is none. */
+static bool is_busy(const struct gpus *gpus, const struct gpu *gpu, double *bytes)
+{
+    *bytes = memory_of(gpus, gpu);
+    return *bytes > gpu->before_bytes + SLACK_BYTES;
+}
+
+/* NULL where there is none. */
 static const struct gpu *find_busy(const struct gpus *gpus, double *bytes)
 {
-    for (int i = 0; i < gpus->count; i++) {
-        *bytes = memory_of(gpus, &gpus->all[i]);
-        if (*bytes > gpus->all[i].before_bytes + SLACK_BYTES)
+    for (int i = 0; i < gpus->count; i++)
+        if (is_busy(gpus, &gpus->all[i], bytes))
             return &gpus->all[i];
-    }
     return NULL;
 }
 
@@ -113,4 +117,14 @@ int gpus_await(const struct gpus *gpus, int limit_s, struct error *error)
         nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000L}, NULL);
     }
     return 0;
+}
+
+int gpus_list_busy(const struct gpus *gpus, char (*ids)[TELEMETRY_ID_SIZE], int maximum)
+{
+    double bytes;
+    int count = 0;
+    for (int i = 0; i < gpus->count && count < maximum; i++)
+        if (is_busy(gpus, &gpus->all[i], &bytes))
+            strcpy(ids[count++], gpus->all[i].id);
+    return count;
 }

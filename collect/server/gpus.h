@@ -4,6 +4,7 @@
 #define COLLECT_SERVER_GPUS_H
 
 #include "collect/base/error.h"
+#include "collect/telemetry.h"
 
 #define GPUS_FOLDER "/sys/bus/pci/devices"
 
@@ -16,5 +17,9 @@ void gpus_close(struct gpus *gpus); /* NULL: nothing happens */
 
 /* Waits up to limit_s until no more memory is in use than was; -1, and which GPU still has how much. */
 int gpus_await(const struct gpus *gpus, int limit_s, struct error *error);
+
+/* Those in which more memory is in use than was, so that what was started since runs on them: their PCI bus ids into
+ * ids[maximum], and how many. */
+int gpus_list_busy(const struct gpus *gpus, char (*ids)[TELEMETRY_ID_SIZE], int maximum);
 
 #endif

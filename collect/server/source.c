@@ -105,9 +105,11 @@ static int load(struct source *source, const struct arm *arm, const char *log, j
 
 /* --- what does not fit -------------------------------------------------------------------------------------------- */
 
-/* Tokens of the request's prompt; -1: unknown. Each text is counted once. */
+/* Tokens of the request's prompt; -1: unknown. Each text is counted once, where the context is known. */
 static int count_tokens(struct server_source *self, const struct request *request)
 {
+    if (self->server.info.context <= 0)
+        return ATTEMPT_ABSENT;
     char hash[FILE_HASH_SIZE];
     file_hash_bytes(request->text, strlen(request->text), hash);
     for (int i = 0; i < self->counted_count; i++)
@@ -124,7 +126,7 @@ static int count_tokens(struct server_source *self, const struct request *reques
 static bool refuse(struct server_source *self, const struct request *request, struct sample *sample)
 {
     const int64_t context = self->server.info.context;
-    int tokens = context > 0 ? count_tokens(self, request) : ATTEMPT_ABSENT;
+    const int tokens = count_tokens(self, request);
     if (tokens < 0 || tokens + (int64_t)request->max_new_tokens <= context)
         return false;
     sample_init(sample);
@@ -272,6 +274,8 @@ static int run_measured(struct delivery *delivery, const struct request *request
     struct server_source *self = delivery->self;
     struct server *server = &self->server;
     struct watch watch;
+    for (int i = 0; i < count; i++)
+        count_tokens(self, &requests[i]); /* now, and not between requests */
     observed_free(&self->observed);
     self->observed.prefix_cache_flushed = server_flush(server);
     watch_begin(&watch, server->http, server->dialect, server->launch.url, server->api_key, in_flight);
@@ -314,6 +318,12 @@ static int audit(struct source *source, const struct request *requests, const st
     return 0;
 }
 
+static int list_gpus(struct source *source, char (*ids)[TELEMETRY_ID_SIZE])
+{
+    const struct gpus *gpus = self_of(source)->gpus;
+    return gpus ? gpus_list_busy(gpus, ids, TELEMETRY_DEVICES_MAXIMUM) : 0;
+}
+
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
 static void close_source(struct source *source)
@@ -338,6 +348,7 @@ static const struct source_class server_source_class = {
     .run = run,
     .audit = audit,
     .observe = observe,
+    .list_gpus = list_gpus,
     .close = close_source,
 };
 

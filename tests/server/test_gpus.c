@@ -61,6 +61,7 @@ static void memory_in_use_is_waited_for(void **state)
     (void)state;
     unsigned long long *more = dlsym(library, "fake_nvml_more_memory");
     struct error error = {0};
+    char ids[2][TELEMETRY_ID_SIZE];
     assert_null(gpus_open(folder));
     add_device("0000:1b:00.0", "0x10de\n", "0x030200\n");
     add_device("0000:1c:00.0", "0x10de\n", "0x068000\n");
@@ -73,8 +74,11 @@ static void memory_in_use_is_waited_for(void **state)
     *more = 3ULL << 30;
     assert_int_equal(gpus_await(gpus, 0, &error), -1);
     assert_string_equal(error.message, "GPU 0000:1b:00.0 has 4 GiB in use, 1 when collect began; end what uses it");
+    assert_int_equal(gpus_list_busy(gpus, ids, 2), 1);
+    assert_string_equal(ids[0], "0000:1b:00.0");
     *more = 0;
     assert_int_equal(gpus_await(gpus, 0, &error), 0);
+    assert_int_equal(gpus_list_busy(gpus, ids, 2), 0);
     gpus_close(gpus);
 }
 

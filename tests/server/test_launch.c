@@ -34,7 +34,8 @@
     CHUNK("c")                                                                                                         \
     CHUNK("d")                                                                                                         \
     CHUNK("e")                                                                                                         \
-    CHUNK("f") CHUNK("g")                                                                                              \
+    CHUNK("f")                                                                                                         \
+    CHUNK("g")                                                                                                         \
         CHUNK("h") "data: {\"choices\": [{\"text\": \"\", \"finish_reason\": \"length\"}]}\n\n"                        \
                    "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": 8}}\n\ndata: "    \
                    "[DONE]\n\n"
