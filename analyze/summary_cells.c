@@ -57,6 +57,17 @@ static int count_valid(const struct cells *cells, const struct cell *cell)
     return valid;
 }
 
+/* Of imports nothing was planned: the blocks that files speak of. */
+static int count_planned(const struct cells *cells, const struct cell *cell)
+{
+    int planned = 0;
+    if (cells->plan->source != PLAN_SOURCE_IMPORT)
+        return cells->plan->blocks;
+    for (int block = 0; block < cells->blocks; block++)
+        planned += cell->blocks[block].counted || cell->blocks[block].reason.rule != rule_table[RULE_NOT_MEASURED].id;
+    return planned;
+}
+
 static void set_counts(const struct cells *cells, const struct cell *cell, json_t *object)
 {
     int used = 0;
@@ -68,7 +79,7 @@ static void set_counts(const struct cells *cells, const struct cell *cell, json_
             json_append(attempts, json_text(judged->attempt.id));
     }
     json_set(object, "blocks_valid", json_integer(count_valid(cells, cell)));
-    json_set(object, "blocks_planned", json_integer(cells->plan->blocks));
+    json_set(object, "blocks_planned", json_integer(count_planned(cells, cell)));
     json_set(object, "tries", json_integer(cell->tries));
     json_set(object, "excluded", json_integer(cell->tries - used));
     json_set(object, "sessions", json_integer(count_sessions(cells, cell)));
@@ -281,11 +292,21 @@ static void mark_front(json_t *array, int workloads)
     }
 }
 
+/* Nobody asked for every imported arm on every imported workload: what no file speaks of is not missing. */
+static void drop_unasked(json_t *array)
+{
+    for (size_t i = json_array_size(array); i-- > 0;)
+        if (json_integer_value(json_object_get(json_array_get(array, i), "tries")) == 0)
+            json_array_remove(array, i);
+}
+
 json_t *summary_make_cells(const struct comparisons *comparisons)
 {
     json_t *array = json_array();
     for (int i = 0; i < comparisons->cells->count; i++)
         json_append(array, make_cell(comparisons, &comparisons->cells->items[i]));
     mark_front(array, comparisons->cells->plan->workload_count);
+    if (comparisons->cells->plan->source == PLAN_SOURCE_IMPORT)
+        drop_unasked(array);
     return array;
 }

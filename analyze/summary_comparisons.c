@@ -327,12 +327,26 @@ static json_t *make_comparison(const struct comparisons *comparisons, const stru
     return object;
 }
 
+/* Whether a plan, or files of both arms, ask for it. */
+static bool is_asked(const struct comparisons *comparisons, const struct comparison *comparison)
+{
+    const char *none = rule_table[RULE_NOT_MEASURED].id;
+    bool made = plan_of(comparisons)->source != PLAN_SOURCE_IMPORT;
+    for (int block = 0; block < comparisons->cells->blocks && !made; block++) {
+        const struct pair *pair = &comparison->pairs[block];
+        made =
+            comparison->workload ? !pair->reason.rule || strcmp(pair->reason.rule, none) != 0 : !isnan(pair->log_ratio);
+    }
+    return made;
+}
+
 json_t *summary_make_comparisons(const struct comparisons *comparisons)
 {
     struct estimate *estimates = make_estimates(comparisons);
     json_t *array = json_array();
     for (int i = 0; i < comparisons->count; i++)
-        json_append(array, make_comparison(comparisons, &comparisons->items[i], &estimates[i]));
+        if (is_asked(comparisons, &comparisons->items[i]))
+            json_append(array, make_comparison(comparisons, &comparisons->items[i], &estimates[i]));
     free(estimates);
     return array;
 }

@@ -134,6 +134,12 @@ static bool is_of_pair(const struct pair *pair)
     return false;
 }
 
+/* That imports are no pairs takes nothing away. */
+static enum rule_level level_of(const struct pair *pair)
+{
+    return pair->reason.rule == rule_table[RULE_UNPAIRED_IMPORT].id ? RULE_NOTE : RULE_INVALID;
+}
+
 static void append_pairs(const struct entries *entries, const struct comparisons *comparisons,
                          const struct judged *judged)
 {
@@ -145,7 +151,7 @@ static void append_pairs(const struct entries *entries, const struct comparisons
         append_verdicts(entries, &judged->attempt, &pair->verdicts, comparison->workload->name);
         if (is_of_pair(pair))
             append_once(entries, make_entry(&judged->attempt, comparison->workload->name, pair->reason.rule,
-                                            RULE_INVALID, NAN, NAN, pair->reason.detail));
+                                            level_of(pair), NAN, NAN, pair->reason.detail));
     }
 }
 

@@ -228,8 +228,11 @@ static int write_attempt(const char *path, const struct imported *imported, json
     free(copy);
     if (!writer)
         return -1;
-    for (int i = 0; !result && i < imported->sample_count; i++)
-        result = attempt_writer_add(writer, describe_sample(imported, i), error);
+    json_t *lines = json_array();
+    for (int i = 0; i < imported->sample_count; i++)
+        json_append(lines, describe_sample(imported, i));
+    result = imported->sample_count ? attempt_writer_add_all(writer, json_incref(lines), error) : 0;
+    json_decref(lines);
     if (result) {
         attempt_writer_abandon(writer);
         return -1;

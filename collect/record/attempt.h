@@ -147,6 +147,9 @@ struct attempt_writer *attempt_writer_open(const char *path, json_t *header, str
  * failure. */
 int attempt_writer_add(struct attempt_writer *writer, json_t *line, struct error *error);
 
+/* The same with an array of at least one line, in one write. */
+int attempt_writer_add_all(struct attempt_writer *writer, json_t *lines, struct error *error);
+
 /* How an attempt ended. `status`: "complete"; "aborted": cut off from outside, which is no try; "failed": the source
  * could not go on, for the reason in error_*. NULL: absent. */
 struct attempt_end {

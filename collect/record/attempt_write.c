@@ -4,6 +4,7 @@
 #include "collect/base/json.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,22 +69,51 @@ static bool has_text(const json_t *object, const char *key, const char *text)
     return value && strcmp(value, text) == 0;
 }
 
-int attempt_writer_add(struct attempt_writer *writer, json_t *line, struct error *error)
+/* All of them, a newline between two. free() it. */
+static char *dump_lines(const json_t *lines)
+{
+    char *text = NULL;
+    size_t size, i;
+    const json_t *line;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream)
+        die("out of memory for the lines of an attempt");
+    json_array_foreach(lines, i, line)
+    {
+        char *one = dump_line(line);
+        fprintf(stream, "%s%s", i ? "\n" : "", one);
+        free(one);
+    }
+    if (fclose(stream))
+        die("out of memory for the lines of an attempt");
+    return text;
+}
+
+int attempt_writer_add_all(struct attempt_writer *writer, json_t *lines, struct error *error)
 {
     int result = -1;
-    char *text = dump_line(line);
+    char *text = dump_lines(lines);
     if (writer->broken)
         fail(error, "%s: a line could not be written whole; this attempt cannot go on", writer->path);
     else
         result = file_append_line(writer->descriptor, writer->path, text, error);
     writer->broken = result != 0;
-    if (!result && has_text(line, "type", "sample")) {
-        writer->samples++;
-        writer->failed += !has_text(line, "outcome", "ok");
+    for (size_t i = 0; !result && i < json_array_size(lines); i++) {
+        const json_t *line = json_array_get(lines, i);
+        const bool sample = has_text(line, "type", "sample");
+        writer->samples += sample;
+        writer->failed += sample && !has_text(line, "outcome", "ok");
     }
     free(text);
-    json_decref(line);
+    json_decref(lines);
     return result;
+}
+
+int attempt_writer_add(struct attempt_writer *writer, json_t *line, struct error *error)
+{
+    json_t *lines = json_array();
+    json_append(lines, line);
+    return attempt_writer_add_all(writer, lines, error);
 }
 
 static json_t *audit_to_json(const struct audit *audit)
