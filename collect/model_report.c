@@ -1,10 +1,14 @@
 #include "collect/model_report.h"
 
 #include "collect/base/file.h"
+#include "collect/engine/model_memory.h"
 #include "collect/engine/tokenizer.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
+
+#define MEBIBYTE 1048576.0
+#define NODES 17 /* of a session's tree in the memory plan: b16's */
 
 static void print_row(FILE *stream, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -87,16 +91,39 @@ static void print_drafter(const struct model *drafter, FILE *stream)
     print_windows(drafter, stream);
 }
 
+static void print_layers(const struct model *model, FILE *stream)
+{
+    const struct model_recurrence *recurrence = &model->recurrence;
+    print_row(stream, "layers", "%d, hidden size %d, MLP of %d", model->layer_count, model->hidden_size,
+              model->intermediate_size);
+    print_row(stream, "attention", "%d heads over %d key-value heads of size %d, rope theta %g", model->head_count,
+              model->kv_head_count, model->head_size, (double)model->rope_theta);
+    if (model->gated_attention)
+        print_row(stream, "", "gated; the first %d of a head are rotated", model->rotary_size);
+    if (model->recurrent_count)
+        print_row(stream, "recurrence", "%d layers: %d value heads of size %d over %d key heads of size %d",
+                  model->recurrent_count, recurrence->value_heads, recurrence->value_size, recurrence->key_heads,
+                  recurrence->key_size);
+}
+
+static void print_skipped(const struct model *model, FILE *stream)
+{
+    char *skipped = model_list_skipped(model);
+    if (skipped)
+        print_row(stream, "passed over", "%s", skipped);
+    free(skipped);
+}
+
 void model_report_print(const struct model_report *report, FILE *stream)
 {
     const struct model *model = report->model;
     bool drafter = model->block_size > 0;
     fprintf(stream, "%s %s\n", drafter ? "drafter" : "target", model->folder);
-    print_row(stream, "family", "%s", drafter ? "DFlash drafter of Qwen3 layers" : "Qwen3, dense");
-    print_row(stream, "layers", "%d, hidden size %d, MLP of %d", model->layer_count, model->hidden_size,
-              model->intermediate_size);
-    print_row(stream, "attention", "%d heads over %d key-value heads of size %d, rope theta %g", model->head_count,
-              model->kv_head_count, model->head_size, (double)model->rope_theta);
+    print_row(stream, "family", "%s",
+              drafter                  ? "DFlash drafter of Qwen3 layers"
+              : model->gated_attention ? "Qwen3.5, hybrid of attention and gated DeltaNet"
+                                       : "Qwen3, dense");
+    print_layers(model, stream);
     print_row(stream, "positions", "%d", model->position_limit);
     print_row(stream, "parameters", "%lld", (long long)model_parameter_count(model));
     print_types(model->weights, stream);
@@ -108,6 +135,7 @@ void model_report_print(const struct model_report *report, FILE *stream)
     print_list(stream, "missing", report->findings.missing);
     print_list(stream, "unfit", report->findings.unfit);
     print_list(stream, "not used", report->findings.surplus);
+    print_skipped(model, stream);
 }
 
 int model_report_print_tokenizer(const struct model *target, FILE *stream, struct error *error)
@@ -135,28 +163,42 @@ int model_report_print_tokenizer(const struct model *target, FILE *stream, struc
 
 /* --- memory ----------------------------------------------------------------------------------------------------- */
 
-static int64_t cache_bytes(const struct model *model, int size)
+static void print_weights_and_caches(const char *label, const struct model_memory *memory, int context, FILE *stream)
 {
-    return model ? (int64_t)2 * model->layer_count * model->kv_head_count * model->head_size * size : 0;
+    double caches = (double)memory->position * context / MEBIBYTE, held = (double)memory->weights / MEBIBYTE;
+    fprintf(stream, "  %-12s %14.1f %16lld %14.1f %14.1f\n", label, held, (long long)memory->position, caches,
+            held + caches);
+}
+
+/* What a session takes beside its caches, and how many sessions the machine has room for. */
+static void print_sessions(const struct model_memory *target, const struct model_memory *both, int context,
+                           FILE *stream)
+{
+    int64_t available = memory_available(), each = model_memory_of_session(both, context, NODES);
+    if (target->state)
+        fprintf(stream, "  recurrent layers: %.1f MiB of states and %.1f MiB of windows a session, %.2f MiB a node\n",
+                (double)target->state / MEBIBYTE, (double)target->window / MEBIBYTE, (double)target->node / MEBIBYTE);
+    fprintf(stream, "  a session of %d tokens, %d of them nodes: %.1f MiB", context, NODES, (double)each / MEBIBYTE);
+    if (available >= 0)
+        fprintf(stream, "; %lld fit beside the weights in the %lld MiB free here",
+                available > both->weights ? (long long)((available - both->weights) / each) : 0,
+                (long long)available >> 20);
+    fputc('\n', stream);
 }
 
 void model_report_print_memory(const struct model *target, const struct model *drafter, int size, int context,
                                FILE *stream)
 {
-    const double mebibyte = 1 << 20;
-    int64_t weights[] = {model_parameter_count(target) * size, drafter ? model_parameter_count(drafter) * size : 0};
-    int64_t cache[] = {cache_bytes(target, size), cache_bytes(drafter, size)};
+    const struct model_memory first = model_memory(target, size, 1), second = model_memory(drafter, size, 1);
+    struct model_memory both = first;
+    both.weights += second.weights;
+    both.position += second.position;
     fprintf(stream, "memory for %d tokens, in %s\n", context, size == 2 ? "bfloat16" : "float32");
     fprintf(stream, "  %-12s %14s %16s %14s %14s\n", "", "weights MiB", "cache B/token", "cache MiB", "total MiB");
-    for (int i = 0; i < (drafter ? 2 : 1); i++) {
-        double caches = (double)cache[i] * context / mebibyte, held = (double)weights[i] / mebibyte;
-        fprintf(stream, "  %-12s %14.1f %16lld %14.1f %14.1f\n", i ? "drafter" : "target", held, (long long)cache[i],
-                caches, held + caches);
-    }
+    print_weights_and_caches("target", &first, context, stream);
     if (drafter) {
-        double caches = (double)(cache[0] + cache[1]) * context / mebibyte,
-               held = (double)(weights[0] + weights[1]) / mebibyte;
-        fprintf(stream, "  %-12s %14.1f %16lld %14.1f %14.1f\n", "both", held, (long long)(cache[0] + cache[1]), caches,
-                held + caches);
+        print_weights_and_caches("drafter", &second, context, stream);
+        print_weights_and_caches("both", &both, context, stream);
     }
+    print_sessions(&first, &both, context, stream);
 }

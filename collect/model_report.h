@@ -25,7 +25,8 @@ void model_report_print(const struct model_report *report, FILE *stream);
  * read. */
 int model_report_print_tokenizer(const struct model *target, FILE *stream, struct error *error);
 
-/* Weights and caches in a type of `size` bytes, for a context of so many tokens. drafter may be NULL. */
+/* Weights and caches in a type of `size` bytes, for a context of so many tokens; recurrent states; and how many such
+ * sessions the machine's free memory has room for. drafter may be NULL. */
 void model_report_print_memory(const struct model *target, const struct model *drafter, int size, int context,
                                FILE *stream);
 

@@ -138,6 +138,42 @@ static void lists_what_is_wrong_with_tensors(void **state)
     fixture_remove_folder(folder);
 }
 
+/* The hybrid of the golden files. Per session 6 layers of 12 heads of 32 x 32 floats, and 3 rows of 640 channels in
+ * bfloat16; per node such a row and 24 floats; 2 layers of attention, 2 heads of 64. */
+static void says_what_a_hybrid_takes(void **state)
+{
+    (void)state;
+    char *folder = fixture_make_folder(), *said;
+    const char *const names[] = {"config.json", "model.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        size_t size;
+        char *from = file_join("tests/golden/qwen35-tiny", names[i]), *to = file_join(folder, names[i]),
+             *bytes = fixture_read(from, &size);
+        fixture_write(to, bytes, size);
+        free(bytes);
+        free(to);
+        free(from);
+    }
+    size_t size;
+    char *tokenizer = fixture_read(TARGET "/tokenizer.json", &size), *path = file_join(folder, "tokenizer.json");
+    fixture_write(path, tokenizer, size);
+    const char *arguments[] = {folder, "--context", "1024", NULL};
+    assert_int_equal(call_command(folder, command_check_model, arguments, &said), 0);
+    assert_says(said, "\n  family          Qwen3.5, hybrid of attention and gated DeltaNet\n"
+                      "  layers          8, hidden size 128, MLP of 256\n"
+                      "  attention       8 heads over 2 key-value heads of size 64, rope theta 1e+07\n"
+                      "                  gated; the first 16 of a head are rotated\n"
+                      "  recurrence      6 layers: 12 value heads of size 32 over 4 key heads of size 32\n");
+    assert_says(said, "  missing         none\n  unfit           none\n  not used        none\n  tokenizer ");
+    assert_says(said, "\n  target                  4.8             1024            1.0            5.8\n"
+                      "  recurrent layers: 0.3 MiB of states and 0.0 MiB of windows a session, 0.01 MiB a node\n"
+                      "  a session of 1024 tokens, 17 of them nodes: 1.4 MiB; ");
+    free(said);
+    free(path);
+    free(tokenizer);
+    fixture_remove_folder(folder);
+}
+
 static void answers_wrong_calls_with_one_line(void **state)
 {
     (void)state;
@@ -166,7 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(says_what_the_demo_model_is),        cmocka_unit_test(features_agree_with_the_reference),
         cmocka_unit_test(measures_acceptance_of_the_drafter), cmocka_unit_test(lists_what_is_wrong_with_tensors),
-        cmocka_unit_test(answers_wrong_calls_with_one_line),
+        cmocka_unit_test(says_what_a_hybrid_takes),           cmocka_unit_test(answers_wrong_calls_with_one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
