@@ -110,7 +110,7 @@ static void print_skipped(const struct model *model, FILE *stream)
 {
     char *skipped = model_list_skipped(model);
     if (skipped)
-        print_row(stream, "passed over", "%s", skipped);
+        print_row(stream, "passed over", "tensors: %s", skipped);
     free(skipped);
 }
 

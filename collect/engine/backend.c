@@ -42,9 +42,19 @@ const struct backend_class *backend_find(const char *device, struct error *error
     return class || asked ? class : &backend_cpu;
 }
 
+int backend_check(const struct backend_class *class, const struct model *target, struct error *error)
+{
+    if (target->recurrent_count && !class->has_recurrence)
+        return fail(error, "%s: %d of %d layers are recurrent, which device \"%s\" cannot run yet; use \"cpu\"",
+                    target->folder, target->recurrent_count, target->layer_count, class->name);
+    return 0;
+}
+
 struct backend *backend_open(const struct backend_class *class, const struct backend_options *options,
                              struct error *error)
 {
+    if (backend_check(class, options->target, error))
+        return NULL;
     int64_t elements = model_parameter_count(options->target);
     if (options->drafter)
         elements += model_parameter_count(options->drafter);

@@ -151,7 +151,10 @@ struct backend {
 extern const struct backend_class backend_cpu;
 extern const struct backend_class backend_cuda; /* where CLEANSLATE_CUDA is defined: nvcc was there to build it */
 
-/* class->open(), which says on stderr how far it is. */
+/* -1 and one line where the backend cannot run such a target on any machine. */
+int backend_check(const struct backend_class *class, const struct model *target, struct error *error);
+
+/* backend_check() and class->open(), which says on stderr how far it is. */
 struct backend *backend_open(const struct backend_class *class, const struct backend_options *options,
                              struct error *error);
 

@@ -46,18 +46,13 @@ static struct tokenizer *open_tokenizer(const char *folder, struct error *error)
     return tokenizer;
 }
 
-/* Says what of the target's folder is passed over. */
-static int check_target(const struct engine *engine, struct error *error)
+static void print_skipped(const struct model *target)
 {
-    const struct model *target = engine->target;
-    if (target->recurrent_count && !engine->class->has_recurrence)
-        return fail(error, "%s: %d of %d layers are recurrent, which device \"%s\" cannot run yet; use \"cpu\"",
-                    target->folder, target->recurrent_count, target->layer_count, engine->class->name);
     char *skipped = model_list_skipped(target);
     if (skipped)
-        fprintf(stderr, "%s: %s are passed over: only the text model runs\n", target->folder, skipped);
+        fprintf(stderr, "%s: tensors that are passed over, since only the text model runs: %s\n", target->folder,
+                skipped);
     free(skipped);
-    return 0;
 }
 
 struct engine *engine_open(const char *target, const char *drafter, const char *dtype, const char *device,
@@ -65,10 +60,12 @@ struct engine *engine_open(const char *target, const char *drafter, const char *
 {
     struct engine *engine = xcalloc(1, sizeof *engine);
     if (!choose_backend(engine, dtype, device, error) && (engine->target = model_open_target(target, error)) &&
-        !check_target(engine, error) &&
+        !backend_check(engine->class, engine->target, error) &&
         (!drafter || (engine->drafter = model_open_drafter(drafter, engine->target, error))) &&
-        (engine->tokenizer = open_tokenizer(target, error)))
+        (engine->tokenizer = open_tokenizer(target, error))) {
+        print_skipped(engine->target);
         return engine;
+    }
     engine_close(engine);
     return NULL;
 }

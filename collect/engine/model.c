@@ -79,10 +79,10 @@ char *model_list_skipped(const struct model *model)
         counts[model_find_skipped(safetensors_at(model->weights, i)->name)]++;
     int vision = counts[MODEL_PART_VISION], prediction = counts[MODEL_PART_PREDICTION];
     if (vision && prediction)
-        return xformat("%d tensors of vision, %d of multi-token prediction", vision, prediction);
+        return xformat("%d of vision, %d of multi-token prediction", vision, prediction);
     if (vision)
-        return xformat("%d tensors of vision", vision);
-    return prediction ? xformat("%d tensors of multi-token prediction", prediction) : NULL;
+        return xformat("%d of vision", vision);
+    return prediction ? xformat("%d of multi-token prediction", prediction) : NULL;
 }
 
 static int by_text(const void *a, const void *b)

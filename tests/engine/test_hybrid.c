@@ -185,6 +185,36 @@ static void logits_of_prompts_agree(void **state)
     }
 }
 
+/* Roundings of bfloat16 move logits, but not far: they are of size 4. */
+static void bfloat16_stays_near(void **state)
+{
+    (void)state;
+    if (!can_run())
+        skip();
+    const json_t *prompt = json_array_get(json_object_get(golden, "cases"), 3);
+    int count, *ids = read_ints(json_object_get(prompt, "ids"), &count);
+    struct backend_options options = options_for(2, METHOD_AUTO, 0);
+    options.dtype = ENGINE_BFLOAT16;
+    struct backend *backend = open_backend(&options);
+    double squares = 0;
+    size_t index;
+    json_t *row;
+    extend_in_pieces(backend, ids, count, 7);
+    json_array_foreach(json_object_get(prompt, "logits"), index, row)
+    {
+        const float *ours = logits + json_integer_value(json_object_get(row, "pos")) * VOCABULARY;
+        for (size_t i = 0; i < 10; i++) {
+            json_int_t id = json_integer_value(json_array_get(json_object_get(row, "top_ids"), i));
+            double distance = (double)ours[id] - json_number_value(json_array_get(json_object_get(row, "top"), i));
+            squares += distance * distance / 30;
+        }
+    }
+    print_message("bfloat16: logits %.2g from the reference (root mean square)\n", sqrt(squares));
+    assert_true(sqrt(squares) < 0.2);
+    class->close(backend);
+    free(ids);
+}
+
 /* --- trees ------------------------------------------------------------------------------------------------------ */
 
 static void append(struct backend *backend, int session, const int *ids, int count)
@@ -392,9 +422,8 @@ static void states_do_not_drift(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_of_prompts_agree),
-        cmocka_unit_test(logits_of_a_trees_nodes_agree),
-        cmocka_unit_test(every_method_gives_the_same_tokens),
+        cmocka_unit_test(logits_of_prompts_agree),       cmocka_unit_test(bfloat16_stays_near),
+        cmocka_unit_test(logits_of_a_trees_nodes_agree), cmocka_unit_test(every_method_gives_the_same_tokens),
         cmocka_unit_test(states_do_not_drift),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);

@@ -164,13 +164,38 @@ static void top_is_sorted_with_ties_by_index(void **state)
     }
 }
 
+/* Four rows in each type; the sum through silu. */
+static void convolutions_agree_with_double(void **state)
+{
+    (void)state;
+    enum { TAPS = 4 };
+    float rows[TAPS][COUNT], weights[TAPS][COUNT], out[COUNT];
+    uint16_t halves[TAPS][COUNT];
+    fill(rows[0], TAPS * COUNT, 21, 3);
+    fill(weights[0], TAPS * COUNT, 22, 2);
+    for (int i = 0; i < TAPS * COUNT; i++)
+        halves[i / COUNT][i % COUNT] = bfloat16_from_float(rows[i / COUNT][i % COUNT]);
+    for (int t = 0; t < 2; t++) {
+        const void *pointers[TAPS];
+        for (int tap = 0; tap < TAPS; tap++)
+            pointers[tap] = t ? (const void *)halves[tap] : rows[tap];
+        kernel_convolve(t ? PRODUCT_BFLOAT16 : PRODUCT_FLOAT32, pointers, weights[0], TAPS, COUNT, out);
+        for (int i = 0; i < COUNT; i++) {
+            double sum = 0;
+            for (int tap = 0; tap < TAPS; tap++)
+                sum += (double)weights[tap][i] * (double)(t ? bfloat16_to_float(halves[tap][i]) : rows[tap][i]);
+            assert_float_equal(out[i], sum / (1 + exp(-sum)), 1e-5);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gated_agrees_with_double),         cmocka_unit_test(weights_agree_with_double),
         cmocka_unit_test(rms_norm_agrees_with_double),      cmocka_unit_test(rotation_turns_pairs),
         cmocka_unit_test(bfloat16_rounds_to_nearest_even),  cmocka_unit_test(choice_is_the_largest_and_its_lead),
-        cmocka_unit_test(top_is_sorted_with_ties_by_index),
+        cmocka_unit_test(top_is_sorted_with_ties_by_index), cmocka_unit_test(convolutions_agree_with_double),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,9 +148,9 @@ static void passes_over_vision_and_prediction(void **state)
     (void)state;
     static const char *const cases[][2] = {
         {"{'model.visual.patch_embed.weight': [4, 3, 2], 'model.visual.norm.bias': [4], 'mtp.fc.weight': [8, 16]}",
-         "2 tensors of vision, 1 of multi-token prediction"},
-        {"{'visual.norm.bias': [4]}", "1 tensors of vision"},
-        {"{'mtp.norm.weight': [8], 'mtp.fc.weight': [8, 16]}", "2 tensors of multi-token prediction"},
+         "2 of vision, 1 of multi-token prediction"},
+        {"{'visual.norm.bias': [4]}", "1 of vision"},
+        {"{'mtp.norm.weight': [8], 'mtp.fc.weight': [8, 16]}", "2 of multi-token prediction"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *folder = write_folder(true, "{}", "model.language_model.", cases[i][0]);

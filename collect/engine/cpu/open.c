@@ -34,7 +34,7 @@ static int check_memory(const struct backend_options *options, enum product_type
                 "%lld tokens",
                 options->target->folder, (long long)weights >> 20, options->sessions, (long long)each >> 20,
                 options->capacity, (long long)fixed >> 20, (long long)available >> 20, (long long)(room / each),
-                (long long)(spare > 0 ? spare / position : 0));
+                (long long)(spare > 0 && position > 0 ? spare / position : 0));
 }
 
 /* --- shapes
