@@ -31,6 +31,7 @@ static __device__ __forceinline__ uint4 load_once(const uint4 *from)
     return value;
 }
 
+/* count: a multiple of what a block reads at a time. */
 static __global__ void read_all(const uint4 *memory, size_t count, unsigned *out)
 {
     size_t step = (size_t)gridDim.x * THREADS * LOADS;
@@ -39,8 +40,7 @@ static __global__ void read_all(const uint4 *memory, size_t count, unsigned *out
         uint4 values[LOADS];
 #pragma unroll
         for (int i = 0; i < LOADS; i++)
-            values[i] = at + (size_t)i * THREADS < count ? load_once(memory + at + (size_t)i * THREADS)
-                                                         : make_uint4(0, 0, 0, 0);
+            values[i] = load_once(memory + at + (size_t)i * THREADS);
 #pragma unroll
         for (int i = 0; i < LOADS; i++)
             bits ^= values[i].x ^ values[i].y ^ values[i].z ^ values[i].w;

@@ -17,8 +17,10 @@ struct made_part {
 /* out[rows, columns] = the recipe's elements there, in the type. */
 void made_fill(enum element type, struct recipe recipe, struct made_part part, void *out, cudaStream_t stream);
 
-/* Reads `bytes` (a multiple of 16) of memory once, in `blocks` blocks of threads, and changes nothing. `out`: one word
- * that is only written where the memory's bits meet by chance. */
+#define MADE_READ_BYTES 65536
+
+/* Reads `bytes` (a multiple of MADE_READ_BYTES) of memory once, in `blocks` blocks of threads, and changes nothing.
+ * `out`: one word that is only written where the memory's bits meet by chance. */
 void made_read(const void *memory, size_t bytes, int blocks, unsigned *out, cudaStream_t stream);
 
 #ifdef __cplusplus

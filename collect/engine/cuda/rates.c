@@ -60,7 +60,7 @@ static size_t stream_bytes(void)
 {
     size_t available, total;
     CUDA_CHECK(cudaMemGetInfo(&available, &total));
-    return (available / 2 < STREAM_BYTES ? available / 2 : STREAM_BYTES) / 4096 * 4096;
+    return (available / 2 < STREAM_BYTES ? available / 2 : STREAM_BYTES) / MADE_READ_BYTES * MADE_READ_BYTES;
 }
 
 static double measure_reading(const struct stopwatch *watch)
