@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -96,6 +97,45 @@ static int unpack_by(unpack *function, const char *path, struct bytes *bytes, st
     return result;
 }
 
+/* --- UTF-16 ------------------------------------------------------------------------------------------------------- */
+
+static unsigned unit_at(const struct bytes *bytes, size_t at, bool little)
+{
+    const unsigned char *pair = (const unsigned char *)bytes->data + at;
+    return little ? pair[0] | (unsigned)pair[1] << 8 : pair[1] | (unsigned)pair[0] << 8;
+}
+
+/* Behind the mark. Halves of pairs become U+FFFD. */
+static void make_utf8(struct bytes *bytes, bool little)
+{
+    char *text = xmalloc(bytes->size * 2 + 1);
+    size_t used = 0, at = 2;
+    while (at + 1 < bytes->size) {
+        utf8proc_int32_t point = (utf8proc_int32_t)unit_at(bytes, at, little);
+        at += 2;
+        const unsigned low = at + 1 < bytes->size ? unit_at(bytes, at, little) : 0;
+        if (point >= 0xD800 && point < 0xDC00 && low >= 0xDC00 && low < 0xE000) {
+            point = 0x10000 + ((point - 0xD800) << 10) + (utf8proc_int32_t)(low - 0xDC00);
+            at += 2;
+        } else if (point >= 0xD800 && point < 0xE000) {
+            point = 0xFFFD;
+        }
+        used += (size_t)utf8proc_encode_char(point, (utf8proc_uint8_t *)text + used);
+    }
+    bytes->cut |= at < bytes->size;
+    text[used] = '\0';
+    free(bytes->data);
+    bytes->data = text;
+    bytes->size = used;
+}
+
+static void decode(struct bytes *bytes)
+{
+    const bool little = bytes->size >= 2 && memcmp(bytes->data, "\xFF\xFE", 2) == 0;
+    if (little || (bytes->size >= 2 && memcmp(bytes->data, "\xFE\xFF", 2) == 0))
+        make_utf8(bytes, little);
+}
+
 int bytes_read(const char *path, struct bytes *bytes, struct error *error)
 {
     *bytes = (struct bytes){0};
@@ -111,6 +151,8 @@ int bytes_read(const char *path, struct bytes *bytes, struct error *error)
         }
     if (result)
         bytes_free(bytes);
+    else
+        decode(bytes);
     return result;
 }
 

@@ -1,4 +1,5 @@
-/* The bytes of a foreign result file: read whole, and unpacked where it is a .gz or .zst, which its first bytes say. */
+/* The bytes of a foreign result file: read whole, unpacked where it is a .gz or .zst, and made UTF-8 where it is
+ * UTF-16, as PowerShell writes it; its first bytes say all that. */
 #ifndef COLLECT_IMPORT_BYTES_H
 #define COLLECT_IMPORT_BYTES_H
 

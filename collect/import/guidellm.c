@@ -115,7 +115,6 @@ static void set_figures(struct imported *imported, const json_t *benchmark)
     observed->ttft_ns = mean_of(metrics, "time_to_first_token_ms") * NS_OF_MS;
     observed->tpot_ns = mean_of(metrics, "inter_token_latency_ms") * NS_OF_MS;
     observed->e2e_ns = mean_of(metrics, "request_latency") * NS_OF_S;
-    observed->tokens_per_s = mean_of(metrics, "output_tokens_per_second");
     observed->tokens = sum >= 0 && sum < 1e15 ? llround(sum) : ATTEMPT_ABSENT;
 }
 

@@ -102,8 +102,8 @@ void header_prepare(struct imported *imported, const char *workload)
 /* --- hashes ------------------------------------------------------------------------------------------------------- */
 
 /* What belongs to the arm within the source. */
-static const char *const arm_keys[] = {"drafter",  "speculation", "acceptance",          "draft",
-                                       "run_name", "answers",     "synthetic_acceptance"};
+static const char *const arm_keys[] = {"drafter",  "speculation", "acceptance",           "draft",
+                                       "run_name", "answers",     "synthetic_acceptance", "acceptance_by_position"};
 
 static json_t *describe_cell(const json_t *header, const char *workload)
 {

@@ -13,14 +13,13 @@ static void set_concurrency(struct imported *imported, int64_t most)
     imported->concurrency = most > 0 && most <= 1000000 ? (int)most : 0;
 }
 
-/* Tokens that a request decodes behind its first take the rest of the batch's time. */
+/* Tokens that a request decodes behind its first take the rest of the batch's time, which output_throughput is of. */
 void offline_read_one_batch(const struct document *document, const json_t *record, struct imports *imports)
 {
     static const struct take_figure figures[] = {
         {"latency", JSON_FIELD_DOUBLE, offsetof(struct observed, e2e_ns), NS_OF_S},
         {"last_ttft", JSON_FIELD_DOUBLE, offsetof(struct observed, ttft_ns), NS_OF_S},
         {"total_output_tokens", JSON_FIELD_INT64, offsetof(struct observed, tokens), 1},
-        {"output_throughput", JSON_FIELD_DOUBLE, offsetof(struct observed, tokens_per_s), 1},
         {"acc_length", JSON_FIELD_DOUBLE, offsetof(struct observed, accept_length), 1},
         {0},
     };

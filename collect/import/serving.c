@@ -233,9 +233,14 @@ static void set_drafts(struct imported *imported)
             observed_add_counter(&imported->observed, counters[i].counter, 0, (double)grown);
         drafted |= grown > 0;
     }
+    const json_t *rates = json_object_get(imported->rest, "spec_decode_per_position_acceptance_rates");
     if (drafted || imported->observed.accept_length > 0)
-        imported_set_linear(imported, (int64_t)json_array_size(json_object_get(
-                                          imported->rest, "spec_decode_per_position_acceptance_rates")));
+        imported_set_linear(imported, (int64_t)json_array_size(rates));
+    double length = 1;
+    for (size_t i = 0; i < json_array_size(rates); i++)
+        length += document_number(json_array_get(rates, i));
+    if (json_array_size(rates) && isfinite(length))
+        json_set(imported->source, "acceptance_by_position", json_real(length));
 }
 
 void serving_read_vllm(const struct document *document, const json_t *record, struct imports *imports)

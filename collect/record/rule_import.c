@@ -96,6 +96,30 @@ void rule_stated_failures(const struct attempt *attempt, double threshold, struc
                      observed->requests, cancelled);
 }
 
+#define ACCEPTANCE_TOLERANCE 0.01
+#define RATE_TOLERANCE 1e-3 /* tools print two decimals */
+
+/* The bonus token and the rates at all positions make up what a round commits; counters of one rank of several do not.
+ */
+void rule_stated_acceptance(const struct attempt *attempt, struct verdicts *verdicts)
+{
+    const double stated = attempt->observed.accept_length;
+    const double summed = json_number_value(rule_source_value(attempt, NULL, "acceptance_by_position"));
+    if (attempt_is_stated(attempt) && summed > 0 && fabs(summed / stated - 1) > ACCEPTANCE_TOLERANCE)
+        verdicts_add(verdicts, RULE_ACCEPT_SUM, RULE_INVALID, NULL, summed, stated,
+                     "positions add up to %.4g tokens a round, %.4g are stated", summed, stated);
+}
+
+void rule_stated_rate(const struct attempt *attempt, struct verdicts *verdicts)
+{
+    const struct observed *observed = &attempt->observed;
+    const double made = (double)observed->tokens / ((double)observed->duration_ns / 1e9);
+    if (attempt_is_stated(attempt) && observed->tokens > 0 && observed->duration_ns > 0 &&
+        fabs(observed->tokens_per_s / made - 1) > RATE_TOLERANCE)
+        verdicts_add(verdicts, RULE_TOKENS_MISMATCH, RULE_SUSPECT, NULL, observed->tokens_per_s, made,
+                     "%.6g tokens/s are stated, tokens by duration are %.6g", observed->tokens_per_s, made);
+}
+
 /* On average; what ended an output, and whether its length was fixed, is not said. */
 void rule_stated_short(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {

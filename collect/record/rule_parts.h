@@ -29,6 +29,8 @@ rule_judge rule_declared_invalid, rule_source_damaged, rule_times_unknown, rule_
 
 /* The same of a workload for rules of other files, where the file has no requests: it is stated. */
 void rule_stated_failures(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
+void rule_stated_acceptance(const struct attempt *attempt, struct verdicts *verdicts);
+void rule_stated_rate(const struct attempt *attempt, struct verdicts *verdicts);
 void rule_stated_short(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
 
 /* rule_pair.c: an attempt beside its baseline */

@@ -88,6 +88,7 @@ void rule_tokens_mismatch(const struct attempt *attempt, double threshold, struc
     (void)threshold;
     rule_judge_each(attempt, RULE_TOKENS_MISMATCH, rule_ok, has_contrary_counts,
                     "count other tokens in all than in parts", verdicts);
+    rule_stated_rate(attempt, verdicts);
 }
 
 static bool ends_before_it_starts(const struct attempt *attempt, const struct sample *sample)
@@ -127,4 +128,5 @@ void rule_accept_sum(const struct attempt *attempt, double threshold, struct ver
     (void)threshold;
     rule_judge_each(attempt, RULE_ACCEPT_SUM, has_rounds, has_wrong_sum,
                     "have more or fewer tokens than their rounds committed", verdicts);
+    rule_stated_acceptance(attempt, verdicts);
 }

@@ -292,6 +292,23 @@ static void unpacks_gzip_and_zstd(void **state)
     }
 }
 
+/* {"a": "é😀"} as PowerShell writes it, and the other way round. */
+static void reads_utf16(void **state)
+{
+    (void)state;
+    static const char little[] = "\xFF\xFE{\0\"\0a\0\"\0:\0\"\0\xE9\0\x3D\xD8\x00\xDE\"\0}\0";
+    char big[sizeof little - 1];
+    for (size_t i = 0; i < sizeof big; i++)
+        big[i] = little[i ^ 1];
+    const char *const files[] = {little, big};
+    for (int i = 0; i < 2; i++) {
+        struct document document = read_file(files[i], sizeof big);
+        expect_text(get(&document, 0, "a"), "\xC3\xA9\xF0\x9F\x98\x80");
+        expect_note(&document, DOCUMENT_CUT, 0, 0);
+        document_free(&document);
+    }
+}
+
 /* A line's number as a text that hardly packs, so that what is cut leaves some of it. */
 static void keeps_what_a_cut_archive_holds(void **state)
 {
@@ -334,6 +351,7 @@ int main(void)
         cmocka_unit_test(reads_markdown_between_other_lines),
         cmocka_unit_test(reads_mlperf),
         cmocka_unit_test(unpacks_gzip_and_zstd),
+        cmocka_unit_test(reads_utf16),
         cmocka_unit_test(keeps_what_a_cut_archive_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

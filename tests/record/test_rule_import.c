@@ -155,6 +155,34 @@ static void asks_for_103(struct attempt *a)
     asks(a, 103);
 }
 
+static void adds_up_by_position(struct attempt *a, double length)
+{
+    is_stated(a);
+    fixture_set_source(a, NULL, "acceptance_by_position", json_real(length));
+}
+
+static void adds_up_nearly(struct attempt *a)
+{
+    adds_up_by_position(a, 2.52);
+}
+
+static void adds_up_to_half(struct attempt *a)
+{
+    adds_up_by_position(a, 1.75);
+}
+
+static void rounds_its_rate(struct attempt *a)
+{
+    is_stated(a);
+    a->observed.tokens_per_s = 250.2;
+}
+
+static void states_another_rate(struct attempt *a)
+{
+    is_stated(a);
+    a->observed.tokens_per_s = 251;
+}
+
 static void repeats_its_load_too_often(struct attempt *a)
 {
     is_stated(a);
@@ -223,6 +251,10 @@ static void test_each_rule_fires_where_it_should(void **state)
         {"tp1-b16", asks_for_102, NO_RULE, RULE_VALID, false, NAN},
         {"tp1-b16", asks_for_103, RULE_OUTPUT_SHORT, RULE_SUSPECT, false, 100. / 103},
         {"tp1-b16", repeats_its_load_too_often, RULE_LITTLES_LAW, RULE_INVALID, true, 40 * 8.1e8 / 16e9},
+        {"tp1-b16", adds_up_nearly, NO_RULE, RULE_VALID, false, NAN},
+        {"tp1-b16", adds_up_to_half, RULE_ACCEPT_SUM, RULE_INVALID, true, 1.75},
+        {"tp1-b16", rounds_its_rate, NO_RULE, RULE_VALID, false, NAN},
+        {"tp1-b16", states_another_rate, RULE_TOKENS_MISMATCH, RULE_SUSPECT, true, 251},
         {"tp1-b16", has_no_times, RULE_TIMES_UNKNOWN, RULE_INVALID, false, NAN},
         {"tp1-b16", has_its_whole_time_alone, RULE_PREFILL_INCLUDED, RULE_SUSPECT, false, NAN},
         {"tp1-b16", samples_have_no_times, RULE_TIMES_UNKNOWN, RULE_INVALID, false, NAN},
