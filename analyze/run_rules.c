@@ -112,8 +112,10 @@ static void see_knob(const void *context, double threshold, struct verdicts *ver
     char name[ARM_NAME_SIZE];
     if (knob->rounds > 0 && (double)knob->rounds >= threshold)
         verdicts_add(verdicts, RULE_KNOB_NO_EFFECT, RULE_SUSPECT, knob->workload, (double)knob->rounds, threshold,
-                     "all %lld rounds commit what those of %s do", (long long)knob->rounds,
-                     arm_name(&knob->smaller->arm, name));
+                     attempt_is_stated(knob->smaller)
+                         ? "%lld rounds commit on average, to all digits, what those of %s do"
+                         : "all %lld rounds commit what those of %s do",
+                     (long long)knob->rounds, arm_name(&knob->smaller->arm, name));
 }
 
 static bool are_budgets_apart(const struct arm *smaller, const struct arm *larger)
