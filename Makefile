@@ -160,7 +160,7 @@ $(OUT)/bin/%: $(OUT)/obj/tests/fuzz/test_%.o $(OUT)/obj/tests/fuzz/mutator.o $(A
 endif
 
 bench: $(OUT)/bin/collect ## time the engine on the demo model: each stage beside its matrix products alone
-	$(OUT)/bin/collect bench --target data/models/demo/target --drafter data/models/demo/drafter
+	$(OUT)/bin/collect bench --target data/models/demo/target --drafter data/models/demo/drafter --context 128
 
 FORMATTED = $(shell find collect analyze render tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
 
