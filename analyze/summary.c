@@ -274,45 +274,37 @@ static json_t *make_workload_names(const struct plan *plan)
 
 /* --- rules -------------------------------------------------------------------------------------------------------- */
 
-/* Whether the id stands anywhere in the document as a "rule" or among "marks". */
-static bool is_named(const json_t *value, const char *id)
+/* Notes the rules that stand anywhere in the value as a "rule", or among "marks" or "rules". */
+static void note_named(const json_t *value, bool holds_rules, bool *named)
 {
     const char *key;
     json_t *inner;
-    if (json_is_string(value))
-        return strcmp(json_string_value(value), id) == 0;
-    for (size_t i = 0; i < json_array_size(value); i++)
-        if (is_named(json_array_get(value, i), id))
-            return true;
-    json_object_foreach((json_t *)value, key, inner)
-    {
-        bool holds_rules = json_is_object(inner) || json_is_array(inner) || strcmp(key, "rule") == 0;
-        if (holds_rules && is_named(inner, id))
-            return true;
+    if (json_is_string(value) && holds_rules) {
+        const int rule = rule_find(json_string_value(value));
+        if (rule >= 0)
+            named[rule] = true;
     }
-    return false;
-}
-
-static void append_rule(json_t *array, const json_t *summary, const struct rule *rule)
-{
-    static const char *const parts[] = {"cells", "comparisons", "scaling", "verdicts"};
-    bool named = false;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        named |= is_named(json_object_get(summary, parts[i]), rule->id);
-    if (!named)
-        return;
-    json_t *object = json_object();
-    json_set(object, "id", json_text(rule->id));
-    json_set(object, "scope", json_text(rule_scope_names[rule->scope]));
-    json_set(object, "explanation", json_text(rule->explanation));
-    json_append(array, object);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        note_named(json_array_get(value, i), holds_rules, named);
+    json_object_foreach((json_t *)value, key, inner)
+        note_named(inner, strcmp(key, "rule") == 0 || strcmp(key, "marks") == 0 || strcmp(key, "rules") == 0, named);
 }
 
 static json_t *make_rules(const json_t *summary)
 {
+    static const char *const parts[] = {"cells", "comparisons", "scaling", "best_budgets", "verdicts"};
+    bool named[RULE_COUNT] = {false};
     json_t *array = json_array();
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        note_named(json_object_get(summary, parts[i]), false, named);
     for (int i = 0; i < RULE_COUNT; i++)
-        append_rule(array, summary, &rule_table[i]);
+        if (named[i]) {
+            json_t *object = json_object();
+            json_set(object, "id", json_text(rule_table[i].id));
+            json_set(object, "scope", json_text(rule_scope_names[rule_table[i].scope]));
+            json_set(object, "explanation", json_text(rule_table[i].explanation));
+            json_append(array, object);
+        }
     return array;
 }
 

@@ -35,9 +35,9 @@ static int count_sessions(const struct cells *cells, const struct cell *cell)
 }
 
 /* Of the times that blocks were added to the plan, those behind which this cell has any. */
-static json_t *make_extensions(const struct cells *cells, const struct cell *cell)
+static json_t *make_extensions(const struct cells *cells, const struct cell *cell, const json_t *all)
 {
-    json_t *all = summary_make_extensions(cells->plan, cells->run), *array = json_array();
+    json_t *array = json_array();
     int last = 0;
     for (int block = 1; block <= cells->blocks; block++)
         if (used_in(cell, block))
@@ -45,7 +45,6 @@ static json_t *make_extensions(const struct cells *cells, const struct cell *cel
     for (size_t i = 0; i < json_array_size(all); i++)
         if (json_integer_value(json_array_get(all, i)) < last)
             json_append(array, json_incref(json_array_get(all, i)));
-    json_decref(all);
     return array;
 }
 
@@ -68,7 +67,7 @@ static int count_planned(const struct cells *cells, const struct cell *cell)
     return planned;
 }
 
-static void set_counts(const struct cells *cells, const struct cell *cell, json_t *object)
+static void set_counts(const struct cells *cells, const struct cell *cell, const json_t *extensions, json_t *object)
 {
     int used = 0;
     json_t *attempts = json_array();
@@ -83,7 +82,7 @@ static void set_counts(const struct cells *cells, const struct cell *cell, json_
     json_set(object, "tries", json_integer(cell->tries));
     json_set(object, "excluded", json_integer(cell->tries - used));
     json_set(object, "sessions", json_integer(count_sessions(cells, cell)));
-    json_set(object, "extended_from", make_extensions(cells, cell));
+    json_set(object, "extended_from", make_extensions(cells, cell, extensions));
     json_set(object, "attempts", attempts);
 }
 
@@ -244,14 +243,14 @@ static json_t *make_aggregate_missing(const json_t *object)
     return summary_make_reason(&reason);
 }
 
-static json_t *make_cell(const struct comparisons *comparisons, const struct cell *cell)
+static json_t *make_cell(const struct comparisons *comparisons, const struct cell *cell, const json_t *extensions)
 {
     const struct cells *cells = comparisons->cells;
     char name[ARM_NAME_SIZE];
     json_t *object = json_object();
     json_set(object, "arm", json_text(arm_name(cell->arm, name)));
     json_set(object, "workload", json_text(cell->workload->name));
-    set_counts(cells, cell, object);
+    set_counts(cells, cell, extensions, object);
     summary_set_metrics(cells, cell, NULL, object);
     json_set(object, "aggregate_missing", make_aggregate_missing(object));
     json_set(object, "latency", summary_make_latency(cells, cell));
@@ -302,11 +301,13 @@ static void drop_unasked(json_t *array)
 
 json_t *summary_make_cells(const struct comparisons *comparisons)
 {
-    json_t *array = json_array();
-    for (int i = 0; i < comparisons->cells->count; i++)
-        json_append(array, make_cell(comparisons, &comparisons->cells->items[i]));
-    mark_front(array, comparisons->cells->plan->workload_count);
-    if (comparisons->cells->plan->source == PLAN_SOURCE_IMPORT)
+    const struct cells *cells = comparisons->cells;
+    json_t *array = json_array(), *extensions = summary_make_extensions(cells->plan, cells->run);
+    for (int i = 0; i < cells->count; i++)
+        json_append(array, make_cell(comparisons, &cells->items[i], extensions));
+    json_decref(extensions);
+    mark_front(array, cells->plan->workload_count);
+    if (cells->plan->source == PLAN_SOURCE_IMPORT)
         drop_unasked(array);
     return array;
 }

@@ -215,9 +215,9 @@ static json_t *make_limits(struct interval interval)
     return object;
 }
 
-void summary_append_once(json_t *array, const char *text)
+void summary_append_once(json_t *array, size_t from, const char *text)
 {
-    for (size_t i = 0; i < json_array_size(array); i++)
+    for (size_t i = from; i < json_array_size(array); i++)
         if (strcmp(json_string_value(json_array_get(array, i)), text) == 0)
             return;
     json_append(array, json_text(text));
@@ -229,8 +229,8 @@ static json_t *make_block(const struct comparisons *comparisons, const struct co
     const struct comparison *parts = summary_parts_of(comparisons, comparison, &count);
     json_t *object = json_object(), *attempts = json_array();
     for (int i = 0; i < count; i++) {
-        summary_append_once(attempts, parts[i].pairs[block].arm->attempt.id);
-        summary_append_once(attempts, parts[i].pairs[block].baseline->attempt.id);
+        summary_append_once(attempts, 0, parts[i].pairs[block].arm->attempt.id);
+        summary_append_once(attempts, 0, parts[i].pairs[block].baseline->attempt.id);
     }
     json_set(object, "block", json_integer(comparisons->cells->before + block + 1));
     json_set(object, "log_ratio", json_number(comparison->pairs[block].log_ratio));

@@ -238,6 +238,7 @@ static json_t *make_round_cost(const struct comparisons *comparisons, const stru
 static void append_left(const struct comparison *parts, int count, int block, const struct suspects *suspects,
                         json_t *left, json_t *outliers)
 {
+    const size_t left_from = json_array_size(left), outliers_from = json_array_size(outliers);
     bool out = false, outlier = false;
     for (int i = 0; i < count; i++) {
         out |= isnan(parts[i].pairs[block].log_ratio) || suspects[i].left_out[block];
@@ -248,9 +249,9 @@ static void append_left(const struct comparison *parts, int count, int block, co
         const struct judged *const both[] = {pair->arm, pair->baseline};
         for (int j = 0; j < 2 && both[j]; j++) {
             if (!out)
-                summary_append_once(left, both[j]->attempt.id);
+                summary_append_once(left, left_from, both[j]->attempt.id);
             if (outlier)
-                summary_append_once(outliers, both[j]->attempt.id);
+                summary_append_once(outliers, outliers_from, both[j]->attempt.id);
         }
     }
 }
@@ -267,7 +268,7 @@ static json_t *make_without(const struct comparisons *comparisons, const struct 
         for (int rule = 0; rule < RULE_COUNT; rule++)
             all.rules[rule] |= suspects[i].rules[rule];
     }
-    for (int block = 0; block < comparisons->cells->blocks; block++)
+    for (int block = 0; all.any && block < comparisons->cells->blocks; block++)
         append_left(parts, count, block, suspects, left, outliers);
     if (all.any) {
         object = summary_make_without(&all, json_incref(left), json_incref(outliers));

@@ -60,8 +60,8 @@ struct interval summary_estimate_unpaired(const struct cells *cells, const struc
 /* Sets a comparison's further INTERVALs. */
 void summary_set_pairs(const struct comparisons *comparisons, const struct comparison *comparison, json_t *object);
 
-/* Unless the array has the text. */
-void summary_append_once(json_t *array, const char *text);
+/* Unless the array has the text, from index `from` on. */
+void summary_append_once(json_t *array, size_t from, const char *text);
 
 /* {"rules", "outliers", "attempts"}; takes both arrays over. */
 json_t *summary_make_without(const struct suspects *suspects, json_t *attempts, json_t *outliers);

@@ -67,8 +67,8 @@ static json_t *make_blocks(const struct cells *cells, const struct scalings *sca
             continue;
         json_t *object = json_object(), *of_block = json_array();
         for (int i = 0; i < scalings->count; i++) {
-            summary_append_once(of_block, scalings->items[i].arm->blocks[block].counted->attempt.id);
-            summary_append_once(of_block, scalings->items[i].reference->blocks[block].counted->attempt.id);
+            summary_append_once(of_block, 0, scalings->items[i].arm->blocks[block].counted->attempt.id);
+            summary_append_once(of_block, 0, scalings->items[i].reference->blocks[block].counted->attempt.id);
         }
         json_set(object, "block", json_integer(cells->before + block + 1));
         json_set(object, "log_ratio", json_number(value));

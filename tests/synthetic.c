@@ -144,6 +144,11 @@ double synthetic_tpot_ns(const struct plan *plan, const struct arm *arm, int wor
     return synthetic_round_ns(plan, arm, workload) * rounds / tokens;
 }
 
+double synthetic_ttft_ns(const struct arm *arm, int workload)
+{
+    return (TTFT_BASE_NS + (double)TTFT_TOKEN_NS * prompt_tokens(workload)) / arm->tensor_parallel;
+}
+
 bool synthetic_is_invalid(const struct plan *plan, const struct arm *arm)
 {
     return arm_equal(arm, &plan->arms[plan->arm_count - 1]);
@@ -226,8 +231,7 @@ static void fill(const struct plan *plan, const struct attempt_place *place, int
         set_tokens(plan, workload, i, sample);
         sample->accepted = xcalloc((size_t)sample->tokens, sizeof *sample->accepted);
         sample->rounds = draw_rounds(plan, &place->arm, workload, i, sample->accepted, &committed);
-        sample->ttft_ns = (int64_t)((TTFT_BASE_NS + (double)TTFT_TOKEN_NS * sample->prompt_tokens) /
-                                    place->arm.tensor_parallel * noise);
+        sample->ttft_ns = (int64_t)(synthetic_ttft_ns(&place->arm, workload) * noise);
         sample->decode_ns = (int64_t)(sample->rounds * synthetic_round_ns(plan, &place->arm, workload) * noise);
         sample->stall_ns = 0;
         set_stages(&place->arm, noise, sample);
@@ -246,7 +250,7 @@ static double finish(const struct plan *plan, const struct attempt_place *place,
                     "{\"type\":\"telemetry\",\"device\":%d,\"time_ns\":%.0f,\"clock_mhz\":%.0f,"
                     "\"temperature_c\":%.1f,\"power_w\":%.1f,\"memory_bytes\":%.0f}\n",
                     device, ceil((double)last_end_ns * reading / (READINGS - 1)), 1980 + gsl_ran_gaussian(random, 5),
-                    55 + place->block + gsl_ran_gaussian(random, 1), 600 + gsl_ran_gaussian(random, 10),
+                    55 + place->block + gsl_ran_gaussian(random, 1), SYNTHETIC_POWER_W + gsl_ran_gaussian(random, 10),
                     60e9 + 1e6 * place->arm.budget);
     gsl_rng_free(random);
     return synthetic_is_invalid(plan, &place->arm) ? AUDIT_REGRET_BAD : 0;

@@ -18,6 +18,7 @@
 #define SYNTHETIC_BLOCK_NOISE 0.02
 #define SYNTHETIC_ATTEMPT_NOISE 0.01
 #define SYNTHETIC_REQUEST_NOISE 0.005
+#define SYNTHETIC_POWER_W 600.0 /* of every device */
 
 /* 24 arms (1, 4 and 8 ranks, 1 and 64 requests in flight; auto, linear, b16, b64), 6 workloads, 6 blocks, as JSON to be
  * free()d. `name`: the plan's. */
@@ -41,6 +42,9 @@ double synthetic_tau(const struct plan *plan, const struct arm *arm, int workloa
  * are reported. */
 double synthetic_round_ns(const struct plan *plan, const struct arm *arm, int workload);
 double synthetic_tpot_ns(const struct plan *plan, const struct arm *arm, int workload);
+
+/* Without noise. */
+double synthetic_ttft_ns(const struct arm *arm, int workload);
 
 /* What goes wrong by intent: every attempt of the plan's last arm fails its audit, in every block; the second arm's
  * first attempt in block 2 is cut off. */

@@ -30,6 +30,7 @@ struct campaign_attempt {
     bool torn;                                /* no end line */
     int failed_prompt;                        /* of code, from 1 */
     int diverging_prompt;                     /* of code: its third token is another one */
+    float margin;                             /* of every token; 0: 2 */
 };
 
 /* An empty run folder with its plan of `blocks` blocks; headline: b16 over auto and over linear. `rules` is the plan's

@@ -2,7 +2,7 @@
 #include "analyze/summary.h"
 #include "collect/base/file.h"
 #include "collect/base/json.h"
-#include "tests/analyze/campaign.h"
+#include "tests/analyze/checks.h"
 #include "tests/record/fixture.h"
 
 #include <math.h>
@@ -17,60 +17,6 @@
 #include <cmocka.h>
 
 #define T_2 4.302653 /* Student's t, 2 degrees of freedom, 95% */
-
-static json_t *build(struct campaign *campaign)
-{
-    struct error error = {0};
-    campaign_read(campaign);
-    json_t *summary = summary_build(&campaign->run, &campaign->plan, &error);
-    if (!summary)
-        fail_msg("%s", error.message);
-    return summary;
-}
-
-/* The element of summary[list] whose keys have these values; NULL stands for null. */
-static const json_t *find(const json_t *summary, const char *list, const char *arm, const char *baseline,
-                          const char *workload)
-{
-    const json_t *array = json_object_get(summary, list);
-    for (size_t i = 0; i < json_array_size(array); i++) {
-        const json_t *item = json_array_get(array, i);
-        const char *of_item = json_string_value(json_object_get(item, "workload"));
-        const char *over = json_string_value(json_object_get(item, "baseline"));
-        if (strcmp(json_string_value(json_object_get(item, "arm")), arm) == 0 &&
-            (baseline ? over && strcmp(over, baseline) == 0 : true) &&
-            (workload ? of_item && strcmp(of_item, workload) == 0 : !of_item))
-            return item;
-    }
-    fail_msg("no %s of %s on %s", list, arm, workload ? workload : "all workloads");
-    return NULL;
-}
-
-static const json_t *cell_of(const json_t *summary, const char *arm, const char *workload)
-{
-    return find(summary, "cells", arm, NULL, workload);
-}
-
-static void assert_number(const json_t *object, const char *key, double expected)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_number(value) || !(fabs(json_number_value(value) - expected) <= 1e-6 * (1 + fabs(expected))))
-        fail_msg("\"%s\" is %.9g, not %.9g", key, json_number_value(value), expected);
-}
-
-static void assert_null_at(const json_t *object, const char *key)
-{
-    if (!json_is_null(json_object_get(object, key)))
-        fail_msg("\"%s\" is not null", key);
-}
-
-static void assert_interval(const json_t *object, const char *key, double value, double low, double high)
-{
-    const json_t *interval = json_object_get(object, key);
-    assert_number(interval, "value", value);
-    assert_number(interval, "low", low);
-    assert_number(interval, "high", high);
-}
 
 static void assert_rule(const json_t *object, const char *key, const char *rule)
 {
@@ -98,26 +44,26 @@ static void test_speedup_with_its_intervals(void **state)
     (void)state;
     struct campaign campaign;
     open_known(&campaign);
-    json_t *summary = build(&campaign);
-    const json_t *comparison = find(summary, "comparisons", "tp1-b16", "tp1-auto", NULL);
+    json_t *summary = check_build(&campaign);
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", NULL);
     /* Logs are log 4 + 0, 0.1, -0.1: s = 0.1, standard error 0.1 / sqrt 3. Nanoseconds are whole: 1e-4 is left over. */
     double error = 0.1 / sqrt(3);
     const json_t *speedup = json_object_get(comparison, "speedup");
     assert_true(fabs(json_number_value(json_object_get(speedup, "value")) / 4 - 1) < 1e-4);
     assert_true(fabs(json_number_value(json_object_get(speedup, "low")) / (4 * exp(-T_2 * error)) - 1) < 1e-4);
     assert_true(fabs(json_number_value(json_object_get(speedup, "high")) / (4 * exp(T_2 * error)) - 1) < 1e-4);
-    assert_number(speedup, "n", 3);
+    check_number(speedup, "n", 3);
     /* Two headline comparisons: t at 1 - .05 / 4 with 2 degrees is 6.2053. */
     const json_t *simultaneous = json_object_get(comparison, "simultaneous");
     assert_true(fabs(json_number_value(json_object_get(simultaneous, "low")) / (4 * exp(-6.2053 * error)) - 1) < 2e-4);
-    assert_number(comparison, "sign_flip_p", 0.25);
+    check_number(comparison, "sign_flip_p", 0.25);
     /* For 2 degrees of freedom p = 1 - t / sqrt(2 + t^2). The other member of the family, log 2 + the same, has the
      * larger p. */
     double t = log(4) / error, other = log(2) / error, p = 1 - t / sqrt(2 + t * t),
            p_other = 1 - other / sqrt(2 + other * other);
     assert_true(fabs(json_number_value(json_object_get(comparison, "p")) / p - 1) < 1e-2);
     assert_true(fabs(json_number_value(json_object_get(comparison, "p_holm")) / (2 * p) - 1) < 1e-2);
-    comparison = find(summary, "comparisons", "tp1-b16", "tp1-linear", NULL);
+    comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-linear", NULL);
     assert_true(fabs(json_number_value(json_object_get(comparison, "p_holm")) / p_other - 1) < 1e-2);
     json_decref(summary);
     campaign_close(&campaign);
@@ -128,30 +74,30 @@ static void test_cell_numbers(void **state)
     (void)state;
     struct campaign campaign;
     open_known(&campaign);
-    json_t *summary = build(&campaign);
-    const json_t *cell = cell_of(summary, "tp1-auto", "code");
+    json_t *summary = check_build(&campaign);
+    const json_t *cell = check_cell(summary, "tp1-auto", "code");
     /* Geometric mean 4400 ns; logs differ by log 1.1. */
     double half = T_2 * log(1.1) / sqrt(3);
-    assert_interval(cell, "tpot_ms", 0.0044, 0.0044 * exp(-half), 0.0044 * exp(half));
-    assert_interval(cell, "tokens_per_s", 1e9 / 4400, 1e9 / 4400 * exp(-half), 1e9 / 4400 * exp(half));
-    assert_interval(cell, "ttft_ms", 0.5, 0.5, 0.5);
-    assert_interval(cell, "tau", 1, 1, 1);
+    check_interval(cell, "tpot_ms", 0.0044, 0.0044 * exp(-half), 0.0044 * exp(half));
+    check_interval(cell, "tokens_per_s", 1e9 / 4400, 1e9 / 4400 * exp(-half), 1e9 / 4400 * exp(half));
+    check_interval(cell, "ttft_ms", 0.5, 0.5, 0.5);
+    check_interval(cell, "tau", 1, 1, 1);
     /* Of a tree: 13 tokens in 3, 3 and 2 rounds; residuals 13 - 4.875 x rounds; on the logarithm of what lies above 1.
      */
     half = T_2 * sqrt((2 * 1.625 * 1.625 + 3.25 * 3.25) / 2 / 3) / (8.0 / 3);
-    cell = cell_of(summary, "tp1-b16", "code");
-    assert_interval(cell, "tau", 4.875, 1 + 3.875 * exp(-half / 3.875), 1 + 3.875 * exp(half / 3.875));
+    cell = check_cell(summary, "tp1-b16", "code");
+    check_interval(cell, "tau", 4.875, 1 + 3.875 * exp(-half / 3.875), 1 + 3.875 * exp(half / 3.875));
     assert_string_equal(json_string_value(json_object_get(json_object_get(cell, "tau"), "over")), "prompts");
-    assert_number(cell, "tau_request_mean", (13 / 3.0 + 13 / 3.0 + 13 / 2.0) / 3);
-    assert_number(cell, "tau_emitted", 36 / 8.0);
-    assert_number(cell, "rounds", 24);
+    check_number(cell, "tau_request_mean", (13 / 3.0 + 13 / 3.0 + 13 / 2.0) / 3);
+    check_number(cell, "tau_emitted", 36 / 8.0);
+    check_number(cell, "rounds", 24);
     json_t *histogram = json_pack("[i,i,i,i,i,i,i,i]", 0, 0, 0, 0, 12, 6, 3, 3);
     assert_true(json_equal(histogram, json_object_get(cell, "accepted_histogram")));
     json_decref(histogram);
-    assert_number(cell, "blocks_valid", 3);
-    assert_number(cell, "tries", 3);
-    assert_number(cell, "excluded", 0);
-    assert_null_at(cell, "missing");
+    check_number(cell, "blocks_valid", 3);
+    check_number(cell, "tries", 3);
+    check_number(cell, "excluded", 0);
+    check_null(cell, "missing");
     json_decref(summary);
     campaign_close(&campaign);
 }
@@ -162,15 +108,15 @@ static void test_stages(void **state)
     struct campaign campaign;
     campaign_open(&campaign, 1, "{}");
     campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", 1, 1, 1000, 1000});
-    json_t *summary = build(&campaign);
-    const json_t *cell = cell_of(summary, "tp1-b16", "code");
+    json_t *summary = check_build(&campaign);
+    const json_t *cell = check_cell(summary, "tp1-b16", "code");
     const json_t *share = json_object_get(cell, "stages_share"), *ms = json_object_get(cell, "stages_ms");
-    assert_number(share, "draft", 0.2);
-    assert_null_at(share, "build");
-    assert_number(share, "verify", 0.6);
-    assert_number(share, "commit", 0.1);
-    assert_number(share, "other", 0.1);
-    assert_number(ms, "verify", 0.6 * 3 * 13000 / 8 / 1e6); /* three outputs of 13 us in 8 rounds */
+    check_number(share, "draft", 0.2);
+    check_null(share, "build");
+    check_number(share, "verify", 0.6);
+    check_number(share, "commit", 0.1);
+    check_number(share, "other", 0.1);
+    check_number(ms, "verify", 0.6 * 3 * 13000 / 8 / 1e6); /* three outputs of 13 us in 8 rounds */
     json_decref(summary);
     campaign_close(&campaign);
 }
@@ -179,7 +125,7 @@ static void test_stages(void **state)
 static void assert_no_number(const json_t *object, const char *const *keys)
 {
     for (; *keys; keys++)
-        assert_null_at(object, *keys);
+        check_null(object, *keys);
 }
 
 static void test_missing_arm_is_null_with_its_rule(void **state)
@@ -200,10 +146,10 @@ static void test_missing_arm_is_null_with_its_rule(void **state)
                                                 "sign_flip_p", "speedup_end_to_end", NULL};
     struct campaign campaign;
     open_known(&campaign);
-    json_t *summary = build(&campaign);
-    assert_no_number(cell_of(summary, "tp1-b8", "code"), of_cell);
-    assert_rule(cell_of(summary, "tp1-b8", "code"), "missing", "NOT_MEASURED");
-    const json_t *comparison = find(summary, "comparisons", "tp1-b8", "tp1-auto", NULL);
+    json_t *summary = check_build(&campaign);
+    assert_no_number(check_cell(summary, "tp1-b8", "code"), of_cell);
+    assert_rule(check_cell(summary, "tp1-b8", "code"), "missing", "NOT_MEASURED");
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b8", "tp1-auto", NULL);
     assert_no_number(comparison, of_comparison);
     assert_rule(comparison, "missing", "NOT_MEASURED");
     assert_int_equal(json_array_size(json_object_get(comparison, "blocks")), 0);
@@ -222,14 +168,14 @@ static void test_too_few_blocks_give_a_point(void **state)
         campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 2000, 2000});
         campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1000 + block, 1000});
     }
-    json_t *summary = build(&campaign);
-    const json_t *comparison = find(summary, "comparisons", "tp1-b16", "tp1-auto", "maths");
+    json_t *summary = check_build(&campaign);
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "maths");
     const json_t *speedup = json_object_get(comparison, "speedup");
-    assert_number(speedup, "value", 2);
-    assert_null_at(speedup, "low");
-    assert_null_at(speedup, "high");
-    assert_null_at(comparison, "p");
-    assert_null_at(comparison, "fieller");
+    check_number(speedup, "value", 2);
+    check_null(speedup, "low");
+    check_null(speedup, "high");
+    check_null(comparison, "p");
+    check_null(comparison, "fieller");
     assert_string_equal(json_string_value(json_array_get(json_object_get(comparison, "marks"), 0)), "MIN_BLOCKS");
     assert_false(json_is_true(json_object_get(comparison, "best")));
     json_decref(summary);
@@ -269,7 +215,7 @@ static void test_every_exclusion_is_listed(void **state)
     campaign_add(&campaign,
                  &(struct campaign_attempt){"tp1-b8", 2, 1, 1000, 1000, "2026-02-01T12:00:00Z", .cell_suffix = "old"});
     campaign_add(&campaign, &(struct campaign_attempt){"tp1-b8", 3, 1, 1000, 1000, .diverging_prompt = 1});
-    json_t *summary = build(&campaign);
+    json_t *summary = check_build(&campaign);
     assert_true(has_verdict(summary, "demo/tp1-b16/2-1", "SUPERSEDED"));
     assert_true(has_verdict(summary, "demo/tp1-b16/3-2", "INCOMPLETE"));
     assert_false(has_verdict(summary, "demo/tp1-b16/3-1", "SUPERSEDED"));
@@ -280,13 +226,13 @@ static void test_every_exclusion_is_listed(void **state)
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         assert_true(has_rule(summary, rules[i]));
     assert_false(has_rule(summary, "REPETITION"));
-    assert_number(cell_of(summary, "tp1-b8", "code"), "tries", 3);
-    assert_number(cell_of(summary, "tp1-b8", "code"), "excluded", 2); /* of 1-1 the times of the arm alone are left */
-    assert_number(cell_of(summary, "tp1-b8", "maths"), "excluded", 1);
+    check_number(check_cell(summary, "tp1-b8", "code"), "tries", 3);
+    check_number(check_cell(summary, "tp1-b8", "code"), "excluded", 2); /* of 1-1 the times of the arm alone are left */
+    check_number(check_cell(summary, "tp1-b8", "maths"), "excluded", 1);
     const json_t *run = json_array_get(json_object_get(summary, "runs"), 0);
-    assert_number(run, "attempts", 14);
-    assert_number(run, "attempts_invalid", 5);
-    assert_number(run, "sessions", 3);
+    check_number(run, "attempts", 14);
+    check_number(run, "attempts_invalid", 5);
+    check_number(run, "sessions", 3);
     assert_string_equal(json_string_value(json_object_get(run, "first_started")), "2026-02-01T12:00:00Z");
     json_decref(summary);
     campaign_close(&campaign);
@@ -304,11 +250,13 @@ static void test_best_are_those_beaten_by_none(void **state)
         campaign_add(&campaign, &(struct campaign_attempt){"tp1-b8", block, 1, 1000 * noise, 1000});
         campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1003 / noise, 1000});
     }
-    json_t *summary = build(&campaign);
-    assert_true(json_is_true(json_object_get(find(summary, "comparisons", "tp1-b8", "tp1-auto", NULL), "best")));
-    assert_true(json_is_true(json_object_get(find(summary, "comparisons", "tp1-b16", "tp1-auto", NULL), "best")));
-    assert_false(json_is_true(json_object_get(find(summary, "comparisons", "tp1-linear", "tp1-auto", NULL), "best")));
-    assert_false(json_is_true(json_object_get(find(summary, "comparisons", "tp1-b8", "tp1-linear", NULL), "best")));
+    json_t *summary = check_build(&campaign);
+    assert_true(json_is_true(json_object_get(check_find(summary, "comparisons", "tp1-b8", "tp1-auto", NULL), "best")));
+    assert_true(json_is_true(json_object_get(check_find(summary, "comparisons", "tp1-b16", "tp1-auto", NULL), "best")));
+    assert_false(
+        json_is_true(json_object_get(check_find(summary, "comparisons", "tp1-linear", "tp1-auto", NULL), "best")));
+    assert_false(
+        json_is_true(json_object_get(check_find(summary, "comparisons", "tp1-b8", "tp1-linear", NULL), "best")));
     json_decref(summary);
     campaign_close(&campaign);
 }
@@ -319,7 +267,7 @@ static void test_same_run_same_bytes(void **state)
     struct campaign campaign;
     struct error error = {0};
     open_known(&campaign);
-    json_t *summary = build(&campaign), *again = summary_build(&campaign.run, &campaign.plan, &error);
+    json_t *summary = check_build(&campaign), *again = summary_build(&campaign.run, &campaign.plan, &error);
     char *paths[] = {xformat("%s/one/summary.json", campaign.parent), xformat("%s/two.json", campaign.parent)};
     assert_int_equal(summary_write(summary, paths[0], &error), 0);
     assert_int_equal(summary_write(again, paths[1], &error), 0);
@@ -374,14 +322,14 @@ static void test_blocks_added_after_looking_are_told(void **state)
     add_blocks(&campaign, 4, 5);
     amend(&campaign, 5, 6);
     amend(&campaign, 5, 6); /* the program ended before it wrote the plan */
-    json_t *summary = build(&campaign), *expected = json_pack("[i, i]", 3, 5);
+    json_t *summary = check_build(&campaign), *expected = json_pack("[i, i]", 3, 5);
     assert_true(json_equal(json_object_get(json_object_get(summary, "plan"), "extended_from"), expected));
     json_decref(expected);
     json_decref(summary);
     campaign_close(&campaign);
 
     open_known(&campaign);
-    summary = build(&campaign);
+    summary = check_build(&campaign);
     assert_int_equal(json_array_size(json_object_get(json_object_get(summary, "plan"), "extended_from")), 0);
     json_decref(summary);
     campaign_close(&campaign);
@@ -413,20 +361,20 @@ static void test_what_persons_and_accidents_took_is_listed(void **state)
     char *gone = file_join(campaign.folder, "attempts/tp1-b16/2-1.jsonl");
     assert_int_equal(unlink(gone), 0);
     free(gone);
-    json_t *summary = build(&campaign);
+    json_t *summary = check_build(&campaign);
     const json_t *withdrawn = find_verdict(summary, "demo/tp1-b16/1-1", "WITHDRAWN");
     assert_string_equal(json_string_value(json_object_get(withdrawn, "detail")), "the fan was off");
     assert_string_equal(json_string_value(json_object_get(withdrawn, "actor")), "user");
     assert_string_not_equal(json_string_value(json_object_get(withdrawn, "time")), "2026-03-01T12:00:00Z");
     const json_t *vanished = find_verdict(summary, "demo/tp1-b16/2-1", "VANISHED");
     assert_string_equal(json_string_value(json_object_get(vanished, "actor")), "rule");
-    const json_t *cell = cell_of(summary, "tp1-b16", "code");
-    assert_number(cell, "blocks_valid", 1);
-    assert_number(cell, "tries", 3);
-    assert_number(cell, "excluded", 2);
+    const json_t *cell = check_cell(summary, "tp1-b16", "code");
+    check_number(cell, "blocks_valid", 1);
+    check_number(cell, "tries", 3);
+    check_number(cell, "excluded", 2);
     const json_t *run = json_array_get(json_object_get(summary, "runs"), 0);
-    assert_number(run, "attempts", 9);
-    assert_number(run, "attempts_invalid", 2);
+    check_number(run, "attempts", 9);
+    check_number(run, "attempts_invalid", 2);
     int explained = 0;
     size_t i;
     const json_t *rule;

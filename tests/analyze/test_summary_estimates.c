@@ -1,0 +1,349 @@
+/* What a summary estimates beside times and speedups, from run folders with known times. */
+#include "collect/base/json.h"
+#include "tests/analyze/checks.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define T_2 4.302653 /* Student's t, 2 degrees of freedom, 95% */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "null";
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static void check_texts(const json_t *array, const char *const *texts, size_t count)
+{
+    assert_int_equal(json_array_size(array), count);
+    for (size_t i = 0; i < count; i++)
+        assert_string_equal(json_string_value(json_array_get(array, i)), texts[i]);
+}
+
+/* --- what may be said --------------------------------------------------------------------------------------------- */
+
+static void add_block(struct campaign *campaign, int block, double linear, double b8, double b16)
+{
+    const double base = 1e6;
+    campaign_add(campaign, &(struct campaign_attempt){"tp1-auto", block, 1, base, base});
+    campaign_add(campaign, &(struct campaign_attempt){"tp1-linear", block, 1, base / linear, base * linear});
+    campaign_add(campaign, &(struct campaign_attempt){"tp1-b8", block, 1, base / b8, base / b8});
+    campaign_add(campaign, &(struct campaign_attempt){"tp1-b16", block, 1, base / b16, base / b16});
+}
+
+static void test_verdicts_follow_the_intervals(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}");
+    add_block(&campaign, 1, 1.010, 0.999, 0.9);
+    add_block(&campaign, 2, 1.011, 1.001, 1.2);
+    add_block(&campaign, 3, 1.009, 1.000, 1.0);
+    json_t *summary = check_build(&campaign);
+    const struct {
+        const char *arm, *workload, *verdict;
+        bool within;
+    } cases[] = {{"tp1-linear", "code", "faster", true},
+                 {"tp1-linear", "maths", "slower", true},
+                 {"tp1-b8", "code", "equal", true},
+                 {"tp1-b16", "code", "no difference shown", false},
+                 {"tp1-b16", NULL, "no difference shown", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const json_t *item = check_find(summary, "comparisons", cases[i].arm, "tp1-auto", cases[i].workload);
+        assert_string_equal(text_of(item, "verdict"), cases[i].verdict);
+        assert_int_equal(json_is_true(json_object_get(item, "within_margin")), cases[i].within);
+    }
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+static void test_nothing_is_said_without_limits(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 2, "{}");
+    add_block(&campaign, 1, 2, 2, 2);
+    add_block(&campaign, 2, 2, 2, 2);
+    json_t *summary = check_build(&campaign);
+    const json_t *item = check_find(summary, "comparisons", "tp1-b8", "tp1-auto", "code");
+    check_null(item, "verdict");
+    check_null(item, "within_margin");
+    check_null(item, "p_bh");
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+/* Of six tests over auto: the largest stays, the others are what a larger one leaves, or p times 6 over their rank. */
+static void test_heat_maps_are_adjusted_for_false_discoveries(void **state)
+{
+    (void)state;
+    static const char *const arms[] = {"tp1-linear", "tp1-b8", "tp1-b16"}, *const workloads[] = {"code", "maths"};
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}");
+    add_block(&campaign, 1, 1.10, 1.01, 2.0);
+    add_block(&campaign, 2, 1.15, 1.04, 2.1);
+    add_block(&campaign, 3, 1.05, 0.99, 1.9);
+    json_t *summary = check_build(&campaign);
+    double p[6], adjusted[6];
+    for (int i = 0; i < 6; i++) {
+        const json_t *item = check_find(summary, "comparisons", arms[i / 2], "tp1-auto", workloads[i % 2]);
+        p[i] = number_of(item, "p");
+        adjusted[i] = number_of(item, "p_bh");
+    }
+    for (int i = 0; i < 6; i++) {
+        double least = 1;
+        for (int j = 0; j < 6; j++) {
+            int rank = 0;
+            for (int k = 0; k < 6; k++)
+                rank += p[k] <= p[j];
+            if (p[j] >= p[i])
+                least = fmin(least, p[j] * 6 / rank);
+        }
+        assert_true(fabs(adjusted[i] - least) < 1e-9);
+    }
+    check_null(check_find(summary, "comparisons", "tp1-b8", "tp1-auto", NULL), "p_bh");
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+/* --- without what is suspect -------------------------------------------------------------------------------------- */
+
+/* A failed request that the plan lets pass marks block 2, in which b16 is twice as slow. */
+static void test_estimates_without_what_is_suspect(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{\"FAILED_REQUEST\": 0.5}");
+    for (int block = 1; block <= 3; block++) {
+        const double slow = block == 2 ? 2 : 1;
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6, 4e6});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6 * slow, 1e6,
+                                                           .failed_prompt = block == 2 ? 1 : 0});
+    }
+    json_t *summary = check_build(&campaign);
+    static const char *const rules[] = {"FAILED_REQUEST"}, *const left[] = {"demo/tp1-b16/1-1", "demo/tp1-b16/3-1"};
+    const json_t *cell = check_cell(summary, "tp1-b16", "code"), *without = json_object_get(cell, "without_suspect");
+    check_number(json_object_get(cell, "tpot_ms"), "value", pow(2, 1.0 / 3)); /* it still counts */
+    check_texts(json_object_get(without, "rules"), rules, 1);
+    check_texts(json_object_get(without, "attempts"), left, 2);
+    assert_int_equal(json_array_size(json_object_get(without, "outliers")), 0);
+    check_number(json_object_get(without, "tpot_ms"), "value", 1);
+    check_number(json_object_get(without, "tpot_ms"), "n", 2);
+    check_null(json_object_get(without, "tpot_ms"), "low");
+    check_number(json_object_get(without, "tau"), "value", 39.0 / 8);
+    check_null(check_cell(summary, "tp1-b16", "maths"), "without_suspect");
+    check_null(check_cell(summary, "tp1-auto", "code"), "without_suspect");
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "code");
+    without = json_object_get(comparison, "without_suspect");
+    check_number(json_object_get(without, "speedup"), "value", 4);
+    assert_int_equal(json_array_size(json_object_get(without, "attempts")), 4);
+    /* Over workloads a block that one of them loses is lost. */
+    without = json_object_get(check_find(summary, "comparisons", "tp1-b16", "tp1-auto", NULL), "without_suspect");
+    check_number(json_object_get(without, "speedup"), "n", 2);
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+static void test_outliers_are_marked_and_stay(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 8, "{}");
+    for (int block = 1; block <= 8; block++) {
+        const double noise = 1 + 0.001 * (block % 3), stalled = block == 4 ? 1.5 : 1;
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6 * noise, 4e6});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6 * stalled, 1e6 * stalled / noise});
+    }
+    json_t *summary = check_build(&campaign);
+    static const char *const outliers[] = {"demo/tp1-b16/4-1"};
+    const json_t *cell = check_cell(summary, "tp1-b16", "code"), *without = json_object_get(cell, "without_suspect");
+    check_number(json_object_get(cell, "tpot_ms"), "n", 8);
+    check_texts(json_object_get(without, "outliers"), outliers, 1);
+    check_number(json_object_get(without, "tpot_ms"), "n", 7);
+    check_number(json_object_get(without, "tpot_ms"), "value", 1);
+    size_t i, marked = 0;
+    const json_t *residual, *drift = json_object_get(summary, "drift");
+    check_number(drift, "n", 16);
+    json_array_foreach(json_object_get(drift, "residuals"), i, residual)
+    {
+        const bool outlier = json_is_true(json_object_get(residual, "outlier"));
+        marked += outlier;
+        check_number(residual, "order", (double)i + 1);
+        assert_int_equal(outlier, strcmp(text_of(residual, "attempt"), outliers[0]) == 0);
+        /* Of log 1.5 an eighth is in the cell's mean. */
+        if (outlier)
+            assert_true(fabs(number_of(residual, "residual") - log(1.5) * 7 / 8) < 2e-3);
+    }
+    assert_int_equal(marked, 1);
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+/* --- pairs, or none ----------------------------------------------------------------------------------------------- */
+
+/* Baseline and arm of different boots: logs of 4, 4.4, 4.84 and of 1, 1.1, 1.21 have equal variances, and the
+ * difference of their means twice that of one: 4 degrees of freedom. */
+static void test_what_cannot_be_paired_has_an_interval_of_its_own(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}");
+    for (int block = 1; block <= 3; block++) {
+        const double slower = pow(1.1, block - 1);
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6 * slower, 4e6});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6 * slower, 1e6, .boot_id = "other"});
+    }
+    json_t *summary = check_build(&campaign);
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "code");
+    const double half = 2.776445 * log(1.1) * sqrt(2.0 / 3);
+    check_null(comparison, "speedup");
+    check_null(comparison, "p");
+    check_interval(comparison, "speedup_unpaired", 4, 4 * exp(-half), 4 * exp(half));
+    check_number(json_object_get(comparison, "speedup_unpaired"), "n", 6);
+    assert_string_equal(text_of(json_object_get(comparison, "speedup_unpaired"), "over"), "unpaired blocks");
+    assert_string_equal(text_of(json_object_get(comparison, "missing"), "rule"), "UNPAIRED_RERUN");
+    check_null(check_find(summary, "comparisons", "tp1-b16", "tp1-auto", NULL), "speedup_unpaired");
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+/* One prompt of three leaves auto's output at a near tie. */
+static void test_speedup_on_the_same_outputs(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}");
+    for (int block = 1; block <= 3; block++) {
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6, 4e6, .margin = 1e-4F});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6, 1e6, .diverging_prompt = 2});
+    }
+    json_t *summary = check_build(&campaign);
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "code");
+    check_interval(comparison, "speedup", 4, 4, 4);
+    check_interval(comparison, "speedup_identical", 4, 4, 4);
+    check_null(check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "maths"), "speedup_identical");
+    const json_t *lossless = json_object_get(check_cell(summary, "tp1-b16", "code"), "losslessness");
+    check_number(lossless, "requests", 9);
+    check_number(lossless, "identical", 6);
+    check_number(lossless, "diverged", 3);
+    check_number(lossless, "audit_regret_max", 0);
+    check_null(json_object_get(check_cell(summary, "tp1-auto", "code"), "losslessness"), "requests");
+    /* Prompts have the same ratio in all blocks. */
+    check_interval(comparison, "speedup_prompts", 4, 4, 4);
+    check_number(json_object_get(comparison, "speedup_prompts"), "n", 9);
+    assert_string_equal(text_of(json_object_get(comparison, "speedup_prompts"), "over"), "prompts and blocks");
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+/* --- rounds ------------------------------------------------------------------------------------------------------- */
+
+/* b16 takes a quarter of auto's time a token, 39 tokens in 8 rounds: a round is 39 / 32 steps. */
+static void test_break_even_and_what_a_round_costs(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}");
+    for (int block = 1; block <= 3; block++) {
+        const double noise = exp(block == 1 ? 0 : block == 2 ? 0.1 : -0.1);
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6, 4e6});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6 * noise, 1e6});
+    }
+    json_t *summary = check_build(&campaign);
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "code");
+    const double half = T_2 * 0.1 / sqrt(3), steps = 39.0 / 32;
+    check_interval(comparison, "break_even_tau", steps, steps * exp(-half), steps * exp(half));
+    comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "maths");
+    const json_t *cost = json_object_get(comparison, "round_cost");
+    check_interval(cost, "draft", 0.2 * steps, 0.2 * steps, 0.2 * steps);
+    check_null(cost, "build");
+    check_interval(cost, "verify", 0.6 * steps, 0.6 * steps, 0.6 * steps);
+    check_interval(cost, "commit", 0.1 * steps, 0.1 * steps, 0.1 * steps);
+    check_interval(cost, "other", 0.1 * steps, 0.1 * steps, 0.1 * steps);
+    check_null(check_find(summary, "comparisons", "tp1-b16", "tp1-auto", NULL), "break_even_tau");
+    const json_t *cell = check_cell(summary, "tp1-b16", "maths");
+    check_interval(cell, "round_ms", 39.0 / 8, 39.0 / 8, 39.0 / 8);
+    /* One at a time, all requests together are one: 14 tokens in 13 ms and half a millisecond. */
+    check_interval(cell, "end_to_end_tokens_per_s", 14 / 0.0135, 14 / 0.0135, 14 / 0.0135);
+    check_interval(cell, "aggregate_tokens_per_s", 14 / 0.0135, 14 / 0.0135, 14 / 0.0135);
+    check_null(cell, "aggregate_missing");
+    check_null(comparison, "speedup_aggregate");
+    assert_true(json_is_true(json_object_get(cell, "pareto")));
+    assert_false(json_is_true(json_object_get(check_cell(summary, "tp1-auto", "maths"), "pareto")));
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+/* --- ranks -------------------------------------------------------------------------------------------------------- */
+
+static const json_t *find_scaling(const json_t *summary, const char *arm, const char *workload)
+{
+    return check_find(summary, "scaling", arm, NULL, workload);
+}
+
+static void test_scaling_is_paired_where_it_can_be(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}, \"tensor_parallel\": [1, 2]");
+    for (int block = 1; block <= 3; block++) {
+        const double slower = pow(1.1, block - 1);
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6 * slower, 4e6});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp2-auto", block, 1, 2.5e6 * slower, 2e6});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6 * slower, 1e6});
+        campaign_add(&campaign,
+                     &(struct campaign_attempt){"tp2-b16", block, 1, 0.5e6 * slower, 0.5e6, .boot_id = "other"});
+    }
+    json_t *summary = check_build(&campaign);
+    const json_t *entry = find_scaling(summary, "tp2-auto", "code");
+    assert_string_equal(text_of(entry, "reference"), "tp1-auto");
+    assert_string_equal(text_of(entry, "pairing"), "paired");
+    check_interval(entry, "speedup", 1.6, 1.6, 1.6);
+    check_interval(entry, "efficiency", 0.8, 0.8, 0.8);
+    assert_int_equal(json_array_size(json_object_get(entry, "blocks")), 3);
+    assert_int_equal(json_array_size(json_object_get(entry, "attempts")), 6);
+    check_null(entry, "communicate_share");
+    check_number(json_object_get(find_scaling(summary, "tp2-auto", NULL), "speedup"), "value", sqrt(1.6 * 2));
+    entry = find_scaling(summary, "tp2-b16", "code");
+    const double half = 2.776445 * log(1.1) * sqrt(2.0 / 3);
+    assert_string_equal(text_of(entry, "pairing"), "unpaired");
+    check_interval(entry, "efficiency", 1, exp(-half), exp(half));
+    assert_int_equal(json_array_size(json_object_get(entry, "blocks")), 0);
+    assert_int_equal(json_array_size(json_object_get(entry, "attempts")), 6);
+    entry = find_scaling(summary, "tp2-b16", NULL);
+    check_null(entry, "speedup");
+    assert_string_equal(text_of(json_object_get(entry, "missing"), "rule"), "UNPAIRED_RERUN");
+    entry = find_scaling(summary, "tp2-linear", "code");
+    check_null(entry, "speedup");
+    check_null(entry, "pairing");
+    assert_string_equal(text_of(json_object_get(entry, "missing"), "rule"), "NOT_MEASURED");
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_verdicts_follow_the_intervals),
+        cmocka_unit_test(test_nothing_is_said_without_limits),
+        cmocka_unit_test(test_heat_maps_are_adjusted_for_false_discoveries),
+        cmocka_unit_test(test_estimates_without_what_is_suspect),
+        cmocka_unit_test(test_outliers_are_marked_and_stay),
+        cmocka_unit_test(test_what_cannot_be_paired_has_an_interval_of_its_own),
+        cmocka_unit_test(test_speedup_on_the_same_outputs),
+        cmocka_unit_test(test_break_even_and_what_a_round_costs),
+        cmocka_unit_test(test_scaling_is_paired_where_it_can_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
