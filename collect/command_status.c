@@ -39,11 +39,22 @@ static bool is_doubtful(const struct judged *judged, const char *workload)
     return false;
 }
 
+/* Of imports nobody asked for more than there is. */
+static bool is_asked(const struct plan *plan, const struct run *run, const struct arm *arm, int block,
+                     const char *workload)
+{
+    return plan->source != PLAN_SOURCE_IMPORT || run_last_try(run, arm, block, workload);
+}
+
 static enum mark find_mark(const struct plan *plan, const struct run *run, const struct arm *arm, int block)
 {
     enum mark worst = MARK_VALID;
+    bool asked = false;
     for (int w = 0; w < plan->workload_count; w++) {
         const char *workload = plan->workloads[w].name;
+        if (!is_asked(plan, run, arm, block, workload))
+            continue;
+        asked = true;
         const struct judged *counted = run_counted(run, arm, block, workload, NULL);
         enum mark mark = MARK_VALID;
         if (!counted)
@@ -52,7 +63,7 @@ static enum mark find_mark(const struct plan *plan, const struct run *run, const
             mark = MARK_SUSPECT;
         worst = mark > worst ? mark : worst;
     }
-    return worst;
+    return asked ? worst : MARK_MISSING;
 }
 
 static void print_table(const struct plan *plan, const struct run *run)

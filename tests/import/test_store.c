@@ -186,6 +186,19 @@ static void imports_do_not_displace_what_was_measured(void **state)
     free(run);
 }
 
+/* One arm on a workload that no file of the other speaks of is not missing there. */
+static void status_shows_what_there_is(void **state)
+{
+    (void)state;
+    CALL(command_import, EXIT_CODE_OK, "r/tp1-linear/1-1", "--run", "r", "--as", "tp1", FILES "specforge-dflash.json");
+    CALL(command_import, EXIT_CODE_OK, "r/tp4-linear-c4/2-1", "--run", "r", FILES "vllm-appended.jsonl");
+    CALL(command_status, EXIT_CODE_OK,
+         "block              1   2\n"
+         "tp1-linear         ~   .\n"
+         "tp4-linear-c4      +   +\n",
+         "r");
+}
+
 static void an_import_can_be_withdrawn(void **state)
 {
     (void)state;
@@ -232,6 +245,7 @@ int main(void)
         TEST(nothing_is_imported_twice),
         TEST(repeats_fill_blocks),
         TEST(imports_do_not_displace_what_was_measured),
+        TEST(status_shows_what_there_is),
         TEST(an_import_can_be_withdrawn),
         TEST(nothing_is_measured_by_a_plan_of_imports),
         TEST(a_cut_file_is_marked),
