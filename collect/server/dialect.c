@@ -17,6 +17,7 @@
     .log_cache = "max_total_num_tokens=", .log_states = "max_mamba_cache_size: ",                                      \
     .counters = {.rounds = "sglang:spec_verify_calls",                                                                 \
                  .generated = "sglang:generation_tokens",                                                              \
+                 .cached = "sglang:cached_tokens",                                                                     \
                  .running = "sglang:num_running_reqs",                                                                 \
                  .waiting = "sglang:num_queue_reqs"},                                                                  \
     .acceptance = "sglang: verify steps of each request (spec_verify_ct) with their histogram, else generated tokens " \
@@ -31,6 +32,7 @@
                  .drafted = "vllm:spec_decode_num_draft_tokens",                                                       \
                  .accepted = "vllm:spec_decode_num_accepted_tokens",                                                   \
                  .generated = "vllm:generation_tokens",                                                                \
+                 .cached = "vllm:prefix_cache_hits",                                                                   \
                  .running = "vllm:num_requests_running",                                                               \
                  .waiting = "vllm:num_requests_waiting"},                                                              \
     .acceptance = "vllm: drafts of each request (num_spec_steps) with their histogram, else 1 + accepted tokens over " \
@@ -45,6 +47,7 @@
                  .drafted = "llamacpp:spec_decode_num_draft_tokens",                                                   \
                  .accepted = "llamacpp:spec_decode_num_accepted_tokens",                                               \
                  .generated = "llamacpp:tokens_predicted",                                                             \
+                 .cached = "llamacpp:prompt_tokens_cached",                                                            \
                  .running = "llamacpp:requests_processing",                                                            \
                  .waiting = "llamacpp:requests_deferred"},                                                             \
     .acceptance = "llama: predicted tokens less the first less accepted ones as rounds of each request (timings)"

@@ -21,6 +21,7 @@ struct dialect_number {
 struct dialect_counters {
     const char *rounds, *drafted, *accepted; /* accepted: drafted tokens that were */
     const char *generated;                   /* tokens, first ones included */
+    const char *cached;                      /* of prompts, tokens that came from the prefix cache */
     const char *running, *waiting;           /* requests, now */
 };
 

@@ -152,7 +152,7 @@ struct delivery {
     bool stop;
     double tokens;       /* emitted, of all samples */
     int64_t most_tokens; /* of a request with its output */
-    /* with one request at a time, where only counters tell of rounds */
+    /* with one request at a time, for what answers do not say */
     bool by_counters;
     struct watch_counters before;
 };
@@ -164,15 +164,17 @@ static void count_plain_rounds(const struct server *server, struct sample *sampl
         sample->rounds = sample->tokens - sample->first_tokens;
 }
 
-/* What the counters say of one request that ran alone. */
-static void read_rounds(struct delivery *delivery, struct sample *sample)
+/* What the counters say of one request that ran alone, and its answer does not. */
+static void read_counters(struct delivery *delivery, struct sample *sample)
 {
     const struct server *server = &delivery->self->server;
     const struct watch_counters before = delivery->before;
     delivery->before = watch_read_drained(server->http, server->dialect, &before, sample->tokens);
-    double rounds = delivery->before.rounds - before.rounds;
-    if (sample->rounds < 0 && rounds > 0 && rounds <= sample->tokens)
+    const double rounds = delivery->before.rounds - before.rounds, cached = delivery->before.cached - before.cached;
+    if (sample->rounds < 0 && server->arm.method != METHOD_AUTO && rounds > 0 && rounds <= sample->tokens)
         sample->rounds = (int)rounds;
+    if (sample->cached_tokens < 0 && cached >= 0 && cached <= sample->prompt_tokens)
+        sample->cached_tokens = (int)cached;
 }
 
 static int deliver(void *context, struct sample *sample)
@@ -183,7 +185,7 @@ static int deliver(void *context, struct sample *sample)
         delivery->tokens += sample->tokens;
         delivery->most_tokens = positions > delivery->most_tokens ? positions : delivery->most_tokens;
         if (delivery->by_counters)
-            read_rounds(delivery, sample);
+            read_counters(delivery, sample);
         count_plain_rounds(&delivery->self->server, sample);
     }
     int result = delivery->on_sample(delivery->context, sample);
@@ -214,12 +216,6 @@ static int run_all(struct delivery *delivery, const struct request *requests, in
         at += together;
     }
     return failure;
-}
-
-/* Whether rounds can be read from counters between requests, or between workloads. */
-static bool has_counters(const struct server *server, const struct watch_counters *now)
-{
-    return server->arm.method != METHOD_AUTO && !isnan(now->rounds) && !isnan(now->generated);
 }
 
 static void observe_room(struct server_source *self, int in_flight, int64_t most_tokens)
@@ -280,10 +276,11 @@ static int run_measured(struct delivery *delivery, const struct request *request
     self->observed.prefix_cache_flushed = server_flush(server);
     watch_begin(&watch, server->http, server->dialect, server->launch.url, server->api_key, in_flight);
     delivery->before = watch.before;
-    const bool counted = has_counters(server, &watch.before);
-    delivery->by_counters = counted && in_flight == 1;
-    int failure = counted && in_flight > 1 ? run_by_workload(delivery, requests, count, in_flight, error)
-                                           : run_all(delivery, requests, count, in_flight, error);
+    const bool counts = !isnan(watch.before.generated);
+    const bool counts_rounds = counts && !isnan(watch.before.rounds) && server->arm.method != METHOD_AUTO;
+    delivery->by_counters = counts && in_flight == 1;
+    int failure = counts_rounds && in_flight > 1 ? run_by_workload(delivery, requests, count, in_flight, error)
+                                                 : run_all(delivery, requests, count, in_flight, error);
     if (failure)
         watch_abandon(&watch);
     else

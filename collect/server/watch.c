@@ -31,7 +31,8 @@ struct watch_counters watch_read(struct http *http, const struct dialect *dialec
     struct http_reply reply;
     const char *text = fetch(http, dialect, &reply);
     struct watch_counters counters = {metrics_sum(text, names->rounds), metrics_sum(text, names->drafted),
-                                      metrics_sum(text, names->accepted), metrics_sum(text, names->generated)};
+                                      metrics_sum(text, names->accepted), metrics_sum(text, names->generated),
+                                      metrics_sum(text, names->cached)};
     http_reply_free(&reply);
     return counters;
 }
@@ -64,7 +65,8 @@ static void add_counters(const struct watch *watch, double tokens, struct observ
     } all[] = {{"drafts", before->rounds, after.rounds},
                {"draft_tokens", before->drafted, after.drafted},
                {"accepted_tokens", before->accepted, after.accepted},
-               {"generation_tokens", before->generated, after.generated}};
+               {"generation_tokens", before->generated, after.generated},
+               {"cached_tokens", before->cached, after.cached}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!isnan(all[i].before) && !isnan(all[i].after))
             observed_add_counter(observed, all[i].name, all[i].before, all[i].after);

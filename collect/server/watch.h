@@ -11,7 +11,7 @@
 
 /* NaN: not said. */
 struct watch_counters {
-    double rounds, drafted, accepted, generated;
+    double rounds, drafted, accepted, generated, cached;
 };
 
 struct watch {

@@ -210,6 +210,7 @@ static void what_the_server_says_is_kept_without_secrets(void **state)
     "vllm:generation_tokens_total{engine=\"0\",model_name=\"q}w\"} " generated "\n"                                    \
     "vllm:generation_tokens_total{engine=\"1\",model_name=\"q}w\"} 1e+02\n"                                            \
     "vllm:generation_tokens_created{engine=\"0\"} 1.7e+09\n"                                                           \
+    "vllm:prefix_cache_hits_total{engine=\"0\"} 16\n"                                                                  \
     "vllm:spec_decode_num_drafts_total{engine=\"0\"} " drafts "\n"                                                     \
     "vllm:spec_decode_num_accepted_tokens_total{engine=\"0\"} " accepted "\n"                                          \
     "vllm:spec_decode_num_accepted_tokens_per_pos_total{engine=\"0\",position=\"0\"} 99\n"
@@ -218,6 +219,10 @@ static const char vllm_stream[] = VLLM_CHUNK("", "40", "1", "null") VLLM_CHUNK("
     VLLM_CHUNK("defg", "44, 45, 46, 47", "8", "\"length\"") "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, "
                                                             "\"completion_tokens\": 8, \"prompt_tokens_details\": "
                                                             "{\"cached_tokens\": 0}}}\n\ndata: [DONE]\n\n";
+
+/* As it is without --enable-prompt-tokens-details. */
+static const char vllm_uncounted[] = VLLM_CHUNK("", "40", "1", "null") VLLM_CHUNK("abc", "41, 42, 43", "4", "null")
+    VLLM_CHUNK("defg", "44, 45, 46, 47", "8", "\"length\"") "data: [DONE]\n\n";
 
 static const char *const vllm_metrics[] = {VLLM_METRICS("4", "10", "30"), VLLM_METRICS("12", "12", "35"),
                                            VLLM_METRICS("20", "14", "40"), VLLM_METRICS("28", "17", "44"), NULL};
@@ -245,6 +250,7 @@ static void vllm_rounds_from_counters(void **state)
     expect_counts(first_sample(&bench), 5, 8, 1, 2);
     expect_ids(first_sample(&bench), 40);
     assert_int_equal(bench.measured.attempt.samples[2].rounds, 3);
+    assert_int_equal(bench.measured.attempt.samples[2].cached_tokens, 0);
     assert_float_equal(observed_growth(observed, "drafts"), 7, 0);
     assert_float_equal(observed_growth(observed, "accepted_tokens"), 14, 0);
     assert_float_equal(observed_growth(observed, "generation_tokens"), 24, 0);
@@ -292,6 +298,27 @@ static void vllm_rounds_of_requests_together(void **state)
     free(source);
     measured_close(&measured);
     loopback_stop(loopback);
+}
+
+/* Emptying a prefix cache may answer 200 and do nothing: its counter tells, and TTFT is void. */
+static void hits_of_the_prefix_cache_are_seen(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {"vllm:generation_tokens_total 8\nvllm:prefix_cache_hits_total 0\n",
+                                         "vllm:generation_tokens_total 16\nvllm:prefix_cache_hits_total 4\n",
+                                         "vllm:generation_tokens_total 24\nvllm:prefix_cache_hits_total 8\n",
+                                         "vllm:generation_tokens_total 32\nvllm:prefix_cache_hits_total 12\n", NULL};
+    struct bench bench;
+    struct loopback_page pages[8] = {0};
+    memcpy(pages, vllm_pages, sizeof vllm_pages);
+    pages[4].bodies = bodies;
+    pages[5].body = vllm_uncounted;
+    pages[6] = (struct loopback_page){.path = "/reset_prefix_cache"};
+    open_bench(&bench, pages, "tp1-auto", "'dialect': 'vllm'");
+    assert_int_equal(bench.measured.attempt.observed.prefix_cache_flushed, 1);
+    assert_int_equal(first_sample(&bench)->cached_tokens, 4);
+    measured_expect(&bench.measured, "PREFIX_CACHE_HIT ITL_PER_CHUNK");
+    close_bench(&bench);
 }
 
 static void counters_that_fall_are_seen(void **state)
@@ -449,6 +476,7 @@ int main(void)
         cmocka_unit_test(what_the_server_says_is_kept_without_secrets),
         cmocka_unit_test(vllm_rounds_from_counters),
         cmocka_unit_test(vllm_rounds_of_requests_together),
+        cmocka_unit_test(hits_of_the_prefix_cache_are_seen),
         cmocka_unit_test(counters_that_fall_are_seen),
         cmocka_unit_test(what_does_not_fit_is_not_sent),
         cmocka_unit_test(llama_native),

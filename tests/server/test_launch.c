@@ -36,9 +36,10 @@
     CHUNK("e")                                                                                                         \
     CHUNK("f")                                                                                                         \
     CHUNK("g")                                                                                                         \
-        CHUNK("h") "data: {\"choices\": [{\"text\": \"\", \"finish_reason\": \"length\"}]}\n\n"                        \
-                   "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": 8}}\n\ndata: "    \
-                   "[DONE]\n\n"
+    CHUNK("h")                                                                                                         \
+    "data: {\"choices\": [{\"text\": \"\", \"finish_reason\": \"length\"}]}\n\n"                                       \
+    "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": 8}}\n\ndata: "                   \
+    "[DONE]\n\n"
 
 static const struct loopback_page good = {
     .content_type = "text/event-stream", .body = ANSWER, .piece = 40, .delay_ms = 1};
