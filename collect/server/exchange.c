@@ -82,6 +82,13 @@ static void judge(struct exchange *exchange, const struct http_call *call, struc
         }
 }
 
+/* Whether it has to be looked into before anything else is sent. */
+static bool may_end_all(const struct http_call *call, const struct sample *sample)
+{
+    return call->outcome == HTTP_BROKEN || call->outcome == HTTP_REFUSED || call->outcome == HTTP_SILENT ||
+           has_code(sample, "OUT_OF_MEMORY");
+}
+
 static int on_done(void *context, struct http_call *call)
 {
     struct exchange *exchange = context;
@@ -89,8 +96,7 @@ static int on_done(void *context, struct http_call *call)
     answer_to_sample(&flight->answer, call, exchange->origin_ns, &flight->sample);
     if (flight->sample.error_message)
         secret_hide(flight->sample.error_message, strlen(flight->sample.error_message), exchange->server->api_key);
-    bool bad = !flight->sample.ok && (call->outcome != HTTP_DONE || has_code(&flight->sample, "OUT_OF_MEMORY"));
-    return bad || interrupt_seen();
+    return may_end_all(call, &flight->sample) || interrupt_seen();
 }
 
 static void release(struct exchange *exchange, int count)

@@ -34,5 +34,5 @@ double metrics_sum(const char *text, const char *name)
         if (!isnan(value))
             sum = isnan(sum) ? value : sum + value;
     }
-    return sum;
+    return isfinite(sum) ? sum : NAN;
 }

@@ -2,6 +2,7 @@
 
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/record/sample.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,8 @@ static const json_t *find_first(const json_t *said, const struct dialect_number 
 static int64_t find_number(const json_t *said, const struct dialect_number *places)
 {
     const json_t *value = find_first(said, places);
-    return json_is_integer(value) && json_integer_value(value) > 0 ? json_integer_value(value) : ABSENT;
+    const json_int_t number = json_integer_value(value);
+    return json_is_integer(value) && number > 0 && number <= SAMPLE_TIME_MAXIMUM_NS ? number : ABSENT;
 }
 
 static char *find_text(const json_t *said, const struct dialect_number *places)

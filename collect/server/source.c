@@ -3,6 +3,7 @@
 #include "collect/base/clock.h"
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/record/sample.h"
 #include "collect/server/exchange.h"
 #include "collect/server/watch.h"
 
@@ -218,14 +219,20 @@ static int run_all(struct delivery *delivery, const struct request *requests, in
     return failure;
 }
 
+/* A count that the record can hold; -1: unknown. */
+static int bounded(int64_t count)
+{
+    return count >= 0 && count <= SAMPLE_TOKENS_MAXIMUM ? (int)count : ATTEMPT_ABSENT;
+}
+
 static void observe_room(struct server_source *self, int in_flight, int64_t most_tokens)
 {
     const struct server_info *info = &self->server.info;
     struct observed *observed = &self->observed;
-    observed->slots = info->slots < 0 ? ATTEMPT_ABSENT : (int)info->slots;
+    observed->slots = bounded(info->slots);
     observed->cache_tokens = info->cache;
     observed->cache_tokens_needed = info->cache < 0 ? ATTEMPT_ABSENT : in_flight * most_tokens;
-    observed->cache_slots = info->states < 0 ? ATTEMPT_ABSENT : (int)info->states;
+    observed->cache_slots = bounded(info->states);
     observed->cache_slots_needed = info->states < 0 ? ATTEMPT_ABSENT : in_flight;
 }
 

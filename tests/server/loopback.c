@@ -75,6 +75,8 @@ static ssize_t read_more(void *context, uint64_t position, char *buffer, size_t 
             ;
         return page->cut || page->hang ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
     }
+    while (loopback_most_open(outgoing->loopback) < page->wait_open && wait_ms(outgoing->loopback, STEP_MS))
+        ;
     if (!wait_ms(outgoing->loopback, page->delay_ms))
         return MHD_CONTENT_READER_END_WITH_ERROR;
     size_t count = outgoing->size - outgoing->sent;

@@ -22,6 +22,7 @@ struct loopback_page {
     const struct loopback_page *first; /* NULL: none; else what the first request gets instead */
     const char *const *bodies;         /* NULL: `body`; else the n-th request gets the n-th, the last for ever (ended by
                                           NULL) */
+    int wait_open;                     /* nothing is sent before so many requests were open at a time; 0: at once */
     const char *by;                    /* NULL: n counts requests for this page; else for that path */
 };
 

@@ -408,15 +408,17 @@ static void a_plan_whose_key_is_not_set_is_refused(void **state)
     measured_close(&measured);
 }
 
-/* Samples come in the order of their requests, and as many streams are open as the arm says. */
+/* Samples come in the order of their requests, and as many streams are open as the arm says: before that the server
+ * answers none. */
 static void many_streams_at_a_time(void **state)
 {
     (void)state;
-    enum { STREAMS = 64, REQUESTS = 150 };
-    static const struct loopback_page slow = {.content_type = STREAM, .body = ANSWER, .piece = 100, .delay_ms = 40};
+    enum { STREAMS = PLAN_CONCURRENCY_MAXIMUM, REQUESTS = STREAMS + 50 };
+    static const struct loopback_page waiting = {
+        .content_type = STREAM, .body = ANSWER, .piece = 100, .delay_ms = 1, .wait_open = STREAMS};
     struct bench bench;
-    open_bench(&bench, &slow, "tp1-auto-c64", "'request_s': 60");
-    measured_run(&bench.measured, "tp1-auto-c64", REQUESTS);
+    open_bench(&bench, &waiting, "tp1-auto-c256", "'request_s': 60");
+    measured_run(&bench.measured, "tp1-auto-c256", REQUESTS);
     assert_int_equal(bench.measured.ran, 0);
     assert_int_equal(bench.measured.delivered, REQUESTS);
     for (int i = 0; i < REQUESTS; i++) {

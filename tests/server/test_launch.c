@@ -65,7 +65,9 @@ static int serve(const char *mode, int port)
     }
     if (strcmp(mode, "stubborn") == 0) {
         signal(SIGTERM, SIG_IGN);
-        fprintf(stderr, "CHILD %d\n", fork());
+        const pid_t child = fork();
+        if (child > 0)
+            fprintf(stderr, "CHILD %d\n", (int)child);
     }
     loopback_start(pages, port);
     for (;;)
@@ -191,6 +193,17 @@ static void a_program_that_is_not_there_is_the_plans_mistake(void **state)
     measured_load(&measured, "tp1-auto");
     assert_int_equal(measured.loaded, -1);
     assert_string_equal(measured.error.message, "/nowhere/sglang: cannot be run: No such file or directory");
+    measured_close(&measured);
+}
+
+static void devices_are_the_servers_own(void **state)
+{
+    (void)state;
+    struct measured measured;
+    struct error error = {0};
+    open_measured(&measured, "fine", "");
+    assert_null(source_open(&measured.plan, "cpu", &error));
+    assert_non_null(strstr(error.message, "measures a server, which has devices of its own"));
     measured_close(&measured);
 }
 
@@ -327,6 +340,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_does_not_come_up_has_died),
         cmocka_unit_test(a_crash_brings_the_logs_last_error),
         cmocka_unit_test(a_program_that_is_not_there_is_the_plans_mistake),
+        cmocka_unit_test(devices_are_the_servers_own),
         cmocka_unit_test(nothing_is_started_where_something_answers),
         cmocka_unit_test(commands_start_and_stop_a_server),
         cmocka_unit_test(a_start_that_fails_is_the_arms_failure),
