@@ -9,7 +9,7 @@
 /* "tiny, qwen3-0.6b, ...": the names, parted by commas. */
 const char *shape_names(void);
 
-/* A target of that shape in *target, and in *drafter a DFlash drafter for it: five layers like the target's, block 16.
+/* A target of that shape in *target, and in *drafter a DFlash drafter for it: five layers, block 16.
  * -1 and the names where there is no such shape. model_close() both. */
 int shape_open(const char *name, struct model **target, struct model **drafter, struct error *error);
 

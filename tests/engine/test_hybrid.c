@@ -4,7 +4,7 @@
  * backend instead of the CPU's. */
 #include "collect/base/json.h"
 #include "collect/engine/decode.h"
-#include "tests/engine/model_files.h"
+#include "tests/engine/hybrid_files.h"
 #include "tests/record/fixture.h"
 
 #include <math.h>
@@ -15,7 +15,6 @@
 
 #include <cmocka.h>
 
-#define FOLDER "tests/golden/qwen35-tiny"
 #define LOGIT_TOLERANCE 1e-4
 
 enum {
@@ -34,22 +33,11 @@ static struct model *target, *drafter;
 static float logits[CAPACITY * VOCABULARY];
 static double worst; /* distance of a logit from the reference's, over all that was compared */
 
-/* A drafter that knows nothing: two layers of random weights, one of them with a window, fed from a recurrent and from
- * an attention layer. */
 static struct model *make_drafter(struct error *error)
 {
     char *folder = fixture_make_folder();
-    json_t *config = model_files_json(
-        "{'model_type': 'qwen3', 'hidden_size': 128, 'intermediate_size': 192, 'num_hidden_layers': 2, "
-        "'num_attention_heads': 4, 'num_key_value_heads': 2, 'head_dim': 32, 'vocab_size': 512, "
-        "'max_position_embeddings': 1024, 'rope_theta': 1e7, 'num_target_layers': 8, 'block_size': 8, "
-        "'layer_types': ['sliding_attention', 'full_attention'], 'sliding_window': 20, "
-        "'dflash_config': {'target_layer_ids': [1, 7], 'mask_token_id': 3}}");
-    json_t *tensors = model_files_tensors(config);
-    model_files_write_random(folder, config, tensors, 11);
+    hybrid_write_drafter(folder);
     struct model *model = model_open_drafter(folder, target, error);
-    json_decref(tensors);
-    json_decref(config);
     fixture_remove_folder(folder);
     return model;
 }
@@ -63,8 +51,8 @@ static int open_world(void **state)
     if (!class || !class->has_recurrence)
         print_message("SKIPPED: %s\n", class ? "this backend has no recurrent layers" : error.message);
     error = (struct error){0};
-    golden = json_read_file(FOLDER "/golden.json", &error);
-    target = model_open_target(FOLDER, &error);
+    golden = json_read_file(HYBRID_FOLDER "/golden.json", &error);
+    target = model_open_target(HYBRID_FOLDER, &error);
     drafter = target ? make_drafter(&error) : NULL;
     if (error.message[0])
         print_error("%s\n", error.message);

@@ -3,6 +3,7 @@
  * bit. */
 #include "collect/engine/cpu/recurrence.h"
 #include "collect/engine/cpu/stack.h"
+#include "tests/engine/hybrid_files.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -11,8 +12,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#define FOLDER "tests/golden/qwen35-tiny"
 
 enum {
     KEY_HEADS = 4,
@@ -36,7 +35,7 @@ static int open_model(void **state)
 {
     struct error error = {0};
     (void)state;
-    target = model_open_target(FOLDER, &error);
+    target = model_open_target(HYBRID_FOLDER, &error);
     return target ? 0 : -1;
 }
 

@@ -42,6 +42,7 @@ static void has_the_published_sizes(void **state)
     } shapes[] = {
         {"qwen3-0.6b", .596, 114688}, {"qwen3-1.7b", 1.721, 114688}, {"qwen3-4b", 4.022, 147456},
         {"qwen3-8b", 8.191, 147456},  {"qwen3-14b", 14.768, 163840}, {"qwen3-32b", 32.762, 262144},
+        {"qwen3.5-4b", 4.206, 32768}, {"qwen3.5-9b", 8.954, 32768},  {"qwen3.6-27b", 26.896, 65536},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct pair pair = open_shape(shapes[i].name);
@@ -53,6 +54,27 @@ static void has_the_published_sizes(void **state)
         assert_int_equal(pair.drafter->block_size, 16);
         close_pair(&pair);
     }
+}
+
+/* Of Qwen3.6-27B: 851 tensors of text, states of 150,994,944 bytes and windows of 2,949,120, features after layers 1,
+ * 16, 31, 46 and 61; a step reads about 51 GB of weights. */
+static void costs_what_is_known_of_qwen36_27b(void **state)
+{
+    (void)state;
+    static const int features[] = {1, 16, 31, 46, 61}, windows[] = {2048, 2048, 2048, 2048, 0};
+    struct pair pair = open_shape("qwen3.6-27b");
+    assert_int_equal(safetensors_count(pair.target->weights), 851);
+    assert_memory_equal(pair.drafter->feature_layers, features, sizeof features);
+    assert_memory_equal(pair.drafter->windows, windows, sizeof windows);
+    int64_t embedding = pair.target->embedding->elements, vectors = 0, step = 0;
+    for (int i = 0; i < safetensors_count(pair.target->weights); i++) {
+        const struct tensor *tensor = safetensors_at(pair.target->weights, i);
+        vectors += tensor->dimensions != 2 ? tensor->elements : 0; /* convolutions among them */
+    }
+    step = cost_read_bytes(pair.target, pair.drafter, BACKEND_VERIFY, 0, 2);
+    assert_int_equal(step, 2 * (model_parameter_count(pair.target) - embedding - vectors) + 150994944 + 2949120);
+    assert_true(fabs((double)step * 1e-9 - 51.4) < .1);
+    close_pair(&pair);
 }
 
 /* The 8B drafter's published features: layers 1, 9, 17, 25, 33; a pass streams 15.1 GB, and a round 18.5. */
@@ -120,12 +142,12 @@ static void leaves_numbers_of_usual_size(void **state)
     (void)state;
     enum { ROWS = 12, VOCABULARY = 2048 };
     const enum engine_dtype types[] = {ENGINE_FLOAT32, ENGINE_BFLOAT16};
-    struct pair pair = open_shape("tiny");
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < 4; t++) {
+        struct pair pair = open_shape(t < 2 ? "tiny" : "tiny-hybrid");
         struct error error = {0};
         const struct backend_options options = {.target = pair.target,
                                                 .drafter = pair.drafter,
-                                                .dtype = types[t],
+                                                .dtype = types[t % 2],
                                                 .ranks = 1,
                                                 .sessions = 1,
                                                 .capacity = 64,
@@ -149,8 +171,8 @@ static void leaves_numbers_of_usual_size(void **state)
         double size = sqrt(squares / (ROWS * VOCABULARY));
         assert_true(size > .8 && size < 1.25);
         backend_cpu.close(backend);
+        close_pair(&pair);
     }
-    close_pair(&pair);
 }
 
 int main(void)
@@ -158,7 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_published_sizes),       cmocka_unit_test(costs_what_is_known_of_qwen3_8b),
         cmocka_unit_test(refuses_what_it_does_not_know), cmocka_unit_test(makes_the_elements_that_the_recipe_says),
-        cmocka_unit_test(leaves_numbers_of_usual_size),
+        cmocka_unit_test(leaves_numbers_of_usual_size),  cmocka_unit_test(costs_what_is_known_of_qwen36_27b),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

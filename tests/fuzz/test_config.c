@@ -17,7 +17,9 @@ static const char config[] =
 static size_t add_tensor(json_t *header, const char *name, size_t start, int rows, int columns)
 {
     size_t end = start + (size_t)(rows * (columns ? columns : 1)) * 2;
-    json_t *shape = columns ? json_pack("[i,i]", rows, columns) : json_pack("[i]", rows);
+    json_t *shape = strstr(name, "conv1d") ? json_pack("[i,i,i]", rows, 1, columns)
+                    : columns              ? json_pack("[i,i]", rows, columns)
+                                           : json_pack("[i]", rows);
     json_set(header, name,
              json_pack("{s:s,s:o,s:[I,I]}", "dtype", "BF16", "shape", shape, "data_offsets", (json_int_t)start,
                        (json_int_t)end));
@@ -29,21 +31,35 @@ static size_t add_layer(json_t *header, const char *prefix, int layer, size_t en
     static const struct {
         const char *name;
         int rows, columns;
-    } parts[] = {{"input_layernorm", 8, 0},  {"post_attention_layernorm", 8, 0},
-                 {"self_attn.q_proj", 8, 8}, {"self_attn.k_proj", 4, 8},
-                 {"self_attn.v_proj", 4, 8}, {"self_attn.o_proj", 8, 8},
-                 {"self_attn.q_norm", 4, 0}, {"self_attn.k_norm", 4, 0},
-                 {"mlp.gate_proj", 12, 8},   {"mlp.up_proj", 12, 8},
-                 {"mlp.down_proj", 8, 12}};
+    } parts[] = {{"input_layernorm.weight", 8, 0},
+                 {"post_attention_layernorm.weight", 8, 0},
+                 {"self_attn.q_proj.weight", 8, 8},
+                 {"self_attn.k_proj.weight", 4, 8},
+                 {"self_attn.v_proj.weight", 4, 8},
+                 {"self_attn.o_proj.weight", 8, 8},
+                 {"self_attn.q_norm.weight", 4, 0},
+                 {"self_attn.k_norm.weight", 4, 0},
+                 {"mlp.gate_proj.weight", 12, 8},
+                 {"mlp.up_proj.weight", 12, 8},
+                 {"mlp.down_proj.weight", 8, 12},
+                 {"linear_attn.in_proj_qkv.weight", 12, 8},
+                 {"linear_attn.in_proj_z.weight", 8, 8},
+                 {"linear_attn.in_proj_b.weight", 2, 8},
+                 {"linear_attn.in_proj_a.weight", 2, 8},
+                 {"linear_attn.conv1d.weight", 12, 3},
+                 {"linear_attn.A_log", 2, 0},
+                 {"linear_attn.dt_bias", 2, 0},
+                 {"linear_attn.norm.weight", 4, 0},
+                 {"linear_attn.out_proj.weight", 8, 8}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char *name = xformat("%slayers.%d.%s.weight", prefix, layer, parts[i].name);
+        char *name = xformat("%slayers.%d.%s", prefix, layer, parts[i].name);
         end = add_tensor(header, name, end, parts[i].rows, parts[i].columns);
         free(name);
     }
     return end;
 }
 
-/* One file that suits the target above and drafters of it with two features. */
+/* One file that suits the target above, drafters of it with two features, and a hybrid of recurrent layers alone. */
 static void write_weights(void)
 {
     json_t *header = json_object();
@@ -76,8 +92,14 @@ static void check_model(const struct model *model)
     fuzz_require(model->rope_theta >= 1 && model->rope_theta < 1e38F, "rope_theta is a finite number");
     for (int i = 0; i < model->end_token_count; i++)
         fuzz_require(model->end_tokens[i] >= 0 && model->end_tokens[i] < model->vocabulary_size, "end tokens exist");
-    for (int i = 0; i < model->layer_count; i++)
-        fuzz_require(model->layers[i].q && model->layers[i].down, "every layer has its weights");
+    fuzz_require(model->rotary_size >= 2 && model->rotary_size <= model->head_size, "some of a head is rotated");
+    for (int i = 0; i < model->layer_count; i++) {
+        const struct model_layer *layer = &model->layers[i];
+        bool recurrent = model->kinds[i] == MODEL_RECURRENT;
+        fuzz_require((recurrent ? layer->recurrent.out : layer->q) && layer->down, "every layer has its weights");
+    }
+    fuzz_require(!model->recurrent_count || model->recurrence.value_heads % model->recurrence.key_heads == 0,
+                 "value heads share key heads evenly");
 }
 
 static struct model *open_target(bool must)
