@@ -15,7 +15,7 @@ PACKAGES_FUZZ = clang libclang-rt-14-dev
 
 .DEFAULT_GOAL := build
 .SECONDARY:
-.PHONY: help deps build report test test-gpu fuzz mutations bench format lint clean
+.PHONY: help deps build report figures test test-gpu fuzz mutations bench format lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -120,6 +120,11 @@ report: build ## measure what PLAN asks for and the run lacks, then statistics, 
 	@name=$$($(OUT)/bin/collect plan-name "$(PLAN)") && \
 	$(OUT)/bin/collect run --plan "$(PLAN)" --runs "$(RUNS)" && \
 	$(MAKE) --no-print-directory out/reports/$$name/report.pdf NAME=$$name
+
+figures: build ## figures at the widths of one and two columns, tables and macros for a paper, from PLAN's run: out/reports/NAME/parts/
+	@name=$$($(OUT)/bin/collect plan-name "$(PLAN)") && \
+	$(MAKE) --no-print-directory out/reports/$$name/summary.json NAME=$$name && \
+	$(OUT)/bin/render out/reports/$$name/summary.json --out out/reports/$$name/parts --parts
 
 ifdef NAME
 out/reports/$(NAME)/summary.json: $(RUNS)/$(NAME)/ledger.jsonl $(wildcard $(RUNS)/$(NAME)/plan*.json) $(OUT)/bin/analyze

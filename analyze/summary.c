@@ -189,6 +189,9 @@ static json_t *make_workload(const struct plan_workload *workload)
     json_set(object, "count", json_integer(workload->count));
     json_set(object, "max_new_tokens", json_integer(workload->max_new_tokens));
     json_set(object, "ignore_eos", json_boolean(workload->ignore_eos));
+    json_set(object, "context_tokens", workload->context_tokens ? json_integer(workload->context_tokens) : json_null());
+    json_set(object, "template", json_text(prompt_template_names[workload->template]));
+    json_set(object, "chat", json_text(prompt_chat_names[workload->chat]));
     return object;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #define TICK_LENGTH 2.5
+#define LABEL_GAP 3.0
 #define POWERS_FROM 5.0 /* a log axis that spans a larger factor has powers of two as ticks, */
 #define HALVES_FROM 2.0 /* from here on also what lies between them: 0.75, 1, 1.5, 2, 3 */
 
@@ -47,6 +48,19 @@ static void add_powers(struct axis *axis, int wanted)
             add_tick(axis, exp2(k));
 }
 
+static void add_decades(struct axis *axis, int wanted)
+{
+    static const double factors[] = {1, 2, 5};
+    double decades = log10(axis->high / axis->low);
+    int count = 3 * decades <= wanted ? 3 : 1, stride = 1 + (int)(decades / wanted);
+    for (int k = (int)floor(log10(axis->low)); pow(10, k) <= axis->high * (1 + 1e-9); k++)
+        for (int i = 0; i < count && k % stride == 0; i++) {
+            double value = factors[i] * pow(10, k);
+            if (value >= axis->low * (1 - 1e-9) && value <= axis->high * (1 + 1e-9))
+                add_tick(axis, value);
+        }
+}
+
 static void add_halves(struct axis *axis)
 {
     for (int k = (int)floor(log2(axis->low)); exp2(k) <= axis->high; k++) {
@@ -61,12 +75,14 @@ void axis_init(struct axis *axis, enum axis_scale scale, double low, double high
 {
     *axis = (struct axis){.scale = scale, .low = low, .high = high, .start = start, .end = end};
     wanted = wanted < 1 ? 1 : wanted >= AXES_TICKS_MAXIMUM ? AXES_TICKS_MAXIMUM - 1 : wanted;
-    if (scale == AXIS_LOG2 && high / low > HALVES_FROM) {
+    if (scale != AXIS_LINEAR && high / low > HALVES_FROM) {
         axis->decimals = AXES_DECIMALS_SHORTEST;
-        if (high / low > POWERS_FROM)
+        if (high / low <= POWERS_FROM)
+            add_halves(axis);
+        else if (scale == AXIS_LOG2)
             add_powers(axis, wanted);
         else
-            add_halves(axis);
+            add_decades(axis, wanted);
         return;
     }
     double step = nice_step((high - low) / wanted);
@@ -77,30 +93,49 @@ void axis_init(struct axis *axis, enum axis_scale scale, double low, double high
     add_steps(axis, step);
 }
 
+void axis_init_log(struct axis *axis, enum axis_scale scale, double low, double high, double start, double end,
+                   int wanted)
+{
+    double pad = pow(fmax(high / low, 1.05), .06);
+    axis_init(axis, scale, low / pad, high * pad, start, end, wanted);
+}
+
+void axis_end_at(struct axis *axis, double high)
+{
+    axis->high = high;
+    while (axis->tick_count > 0 && axis->ticks[axis->tick_count - 1] > high)
+        axis->tick_count--;
+}
+
 double axis_position(const struct axis *axis, double value)
 {
-    double part = axis->scale == AXIS_LOG2 ? log(value / axis->low) / log(axis->high / axis->low)
-                                           : (value - axis->low) / (axis->high - axis->low);
+    double part = axis->scale != AXIS_LINEAR ? log(value / axis->low) / log(axis->high / axis->low)
+                                             : (value - axis->low) / (axis->high - axis->low);
     return axis->start + part * (axis->end - axis->start);
 }
 
 void axis_label(const struct axis *axis, int tick, char *text)
 {
     if (axis->decimals == AXES_DECIMALS_SHORTEST)
-        snprintf(text, AXES_LABEL_CAPACITY, "%.4g", axis->ticks[tick]);
+        snprintf(text, AXES_LABEL_CAPACITY, fabs(axis->ticks[tick]) < 1e6 ? "%.6g" : "%.4g", axis->ticks[tick]);
     else
         snprintf(text, AXES_LABEL_CAPACITY, "%.*f", axis->decimals, axis->ticks[tick]);
 }
 
 void axes_draw_x(struct canvas *canvas, const struct axis *axis, double y, double top)
 {
+    double free_from = -INFINITY;
     for (int i = 0; i < axis->tick_count; i++) {
         double x = axis_position(axis, axis->ticks[i]);
         char text[AXES_LABEL_CAPACITY];
         axis_label(axis, i, text);
         canvas_line(canvas, x, y, x, top, .4, DASH_NONE, colour_light);
         canvas_line(canvas, x, y, x, y + TICK_LENGTH, .5, DASH_NONE, colour_black);
+        double half = canvas_text_width(canvas, AXES_LABEL_SIZE, text) / 2;
+        if (x - half < free_from)
+            continue;
         canvas_text(canvas, x, y + TICK_LENGTH + AXES_LABEL_SIZE, AXES_LABEL_SIZE, ALIGN_CENTRE, colour_black, text);
+        free_from = x + half + LABEL_GAP;
     }
 }
 

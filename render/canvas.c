@@ -10,6 +10,7 @@
 #include <utf8proc.h>
 
 #define PNG_PIXELS_PER_POINT 3.0
+#define HATCH_STEP 4.0
 
 struct canvas {
     cairo_t *cairo;
@@ -26,6 +27,13 @@ struct colour colour_faded(struct colour colour, double alpha)
 {
     colour.alpha = alpha;
     return colour;
+}
+
+struct colour colour_mixed(struct colour first, struct colour second, double part)
+{
+    return (struct colour){
+        first.red + part * (second.red - first.red), first.green + part * (second.green - first.green),
+        first.blue + part * (second.blue - first.blue), first.alpha + part * (second.alpha - first.alpha)};
 }
 
 static void set_colour(struct canvas *canvas, struct colour colour)
@@ -90,21 +98,84 @@ void canvas_text_upwards(struct canvas *canvas, double x, double y, double size,
     cairo_restore(canvas->cairo);
 }
 
+/* The place of a character: bytes that go on with a character are no place. */
+static bool begins_character(const char *text, size_t at)
+{
+    return ((unsigned char)text[at] & 0xC0) != 0x80;
+}
+
 void canvas_text_within(struct canvas *canvas, double x, double y, double width, double size, enum align align,
                         const char *text)
 {
-    char *shown = fonts_printable(canvas->fonts, text);
-    size_t length = strlen(shown);
-    while (length > 0 && canvas_text_width(canvas, size, shown) > width) {
-        do
-            length--;
-        while (length > 0 && ((unsigned char)shown[length] & 0xC0) == 0x80);
-        char *shorter = xformat("%.*s…", (int)length, shown);
+    char *whole = fonts_printable(canvas->fonts, text), *shown = xstrdup(whole);
+    size_t left = strlen(whole) / 2, right = left;
+    while (canvas_text_width(canvas, size, shown) > width + .05 && (left > 0 || whole[right])) {
+        while (left > 0 && !begins_character(whole, --left))
+            ;
+        while (whole[right] && !begins_character(whole, ++right))
+            ;
         free(shown);
-        shown = shorter;
+        shown = xformat("%.*s…%s", (int)left, whole, whole + right);
     }
     canvas_text(canvas, x, y, size, align, colour_black, shown);
     free(shown);
+    free(whole);
+}
+
+/* Bytes of the text that fit the width: up to a good place to break, or as many characters as fit, at least one. */
+static size_t fit_line(struct canvas *canvas, double width, double size, const char *text)
+{
+    size_t good = 0, fits = 0;
+    for (size_t at = 1; at <= strlen(text); at++) {
+        if (!begins_character(text, at))
+            continue;
+        char *part = xformat("%.*s", (int)at, text);
+        bool over = canvas_text_width(canvas, size, part) > width + .05;
+        free(part);
+        if (over && fits > 0)
+            return good ? good : fits;
+        fits = at;
+        if (strchr("-_. ", text[at - 1]))
+            good = at;
+    }
+    return fits;
+}
+
+/* Lines of `text`, whose starts are stored; the last may be too long. */
+static int break_lines(struct canvas *canvas, double width, double size, const char *text,
+                       const char *starts[CANVAS_LINES + 1])
+{
+    int lines = 0;
+    const char *end = text + strlen(text);
+    for (const char *at = text; at < end && lines < CANVAS_LINES; lines++) {
+        starts[lines] = at;
+        at += lines + 1 < CANVAS_LINES ? fit_line(canvas, width, size, at) : strlen(at);
+    }
+    starts[lines] = end;
+    return lines;
+}
+
+int canvas_count_lines(struct canvas *canvas, double width, double size, const char *text)
+{
+    const char *starts[CANVAS_LINES + 1];
+    char *printable = fonts_printable(canvas->fonts, text);
+    int lines = break_lines(canvas, width, size, printable, starts);
+    free(printable);
+    return lines;
+}
+
+int canvas_text_lines(struct canvas *canvas, double x, double bottom, double width, double size, const char *text)
+{
+    const char *starts[CANVAS_LINES + 1];
+    char *printable = fonts_printable(canvas->fonts, text);
+    int lines = break_lines(canvas, width, size, printable, starts);
+    for (int i = 0; i < lines; i++) {
+        char *line = xformat("%.*s", (int)(starts[i + 1] - starts[i]), starts[i]);
+        canvas_text_within(canvas, x, bottom - (lines - 1 - i) * 1.15 * size, width, size, ALIGN_CENTRE, line);
+        free(line);
+    }
+    free(printable);
+    return lines;
 }
 
 static void stroke(struct canvas *canvas, double width, enum dash dash, struct colour colour)
@@ -153,6 +224,16 @@ void canvas_rectangle(struct canvas *canvas, double x, double y, double width, d
     cairo_fill(canvas->cairo);
 }
 
+void canvas_hatch(struct canvas *canvas, double x, double y, double width, double height, struct colour colour)
+{
+    cairo_save(canvas->cairo);
+    cairo_rectangle(canvas->cairo, x, y, width, height);
+    cairo_clip(canvas->cairo);
+    for (double from = x - height; from < x + width; from += HATCH_STEP)
+        canvas_line(canvas, from, y + height, from + height, y, .6, DASH_NONE, colour);
+    cairo_restore(canvas->cairo);
+}
+
 void canvas_marker(struct canvas *canvas, enum marker marker, double x, double y, double size, bool hollow,
                    struct colour colour)
 {
@@ -160,10 +241,9 @@ void canvas_marker(struct canvas *canvas, enum marker marker, double x, double y
         int corners;
         double first, radius; /* turn of the first corner; radius that gives all markers about one area */
     } shapes[MARKER_COUNT] = {
-        [MARKER_CIRCLE] = {0, 0, .5},
-        [MARKER_SQUARE] = {4, .125, .64},
-        [MARKER_DIAMOND] = {4, 0, .66},
-        [MARKER_TRIANGLE] = {3, .75, .68},
+        [MARKER_CIRCLE] = {0, 0, .5},      [MARKER_SQUARE] = {4, .125, .64},       [MARKER_DIAMOND] = {4, 0, .66},
+        [MARKER_TRIANGLE] = {3, .75, .68}, [MARKER_TRIANGLE_DOWN] = {3, .25, .68}, [MARKER_PENTAGON] = {5, .75, .58},
+        [MARKER_HEXAGON] = {6, 0, .56},    [MARKER_TRIANGLE_LEFT] = {3, .5, .68},
     };
     double radius = shapes[marker].radius * size;
     cairo_new_path(canvas->cairo);
@@ -215,29 +295,38 @@ static void draw_on(cairo_surface_t *surface, const struct fonts *fonts, double 
         die("cairo: %s", cairo_status_to_string(status));
 }
 
-static void make_pdf(const struct fonts *fonts, double width, double height, const char *date, canvas_draw *draw,
-                     const void *context, struct buffer *buffer)
+static void make_pdf(const struct fonts *fonts, const struct canvas_page *page, canvas_draw *draw, const void *context,
+                     struct buffer *buffer)
 {
-    cairo_surface_t *surface = cairo_pdf_surface_create_for_stream(buffer_add, buffer, width, height);
+    cairo_surface_t *surface =
+        cairo_pdf_surface_create_for_stream(buffer_add, buffer, page->width * page->scale, page->height * page->scale);
     cairo_pdf_surface_restrict_to_version(surface, CAIRO_PDF_VERSION_1_5);
-    cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_CREATE_DATE, date);
-    draw_on(surface, fonts, 1, draw, context);
+    cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_CREATE_DATE, page->date);
+    draw_on(surface, fonts, page->scale, draw, context);
     cairo_surface_finish(surface);
     cairo_surface_destroy(surface);
 }
 
-static void make_png(const struct fonts *fonts, double width, double height, canvas_draw *draw, const void *context,
+static void make_png(const struct fonts *fonts, const struct canvas_page *page, canvas_draw *draw, const void *context,
                      struct buffer *buffer)
 {
-    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)ceil(width * PNG_PIXELS_PER_POINT),
-                                                          (int)ceil(height * PNG_PIXELS_PER_POINT));
+    double scale = page->scale * PNG_PIXELS_PER_POINT;
+    cairo_surface_t *surface =
+        cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)ceil(page->width * scale), (int)ceil(page->height * scale));
     cairo_t *cairo = cairo_create(surface);
     cairo_set_source_rgb(cairo, 1, 1, 1);
     cairo_paint(cairo);
     cairo_destroy(cairo);
-    draw_on(surface, fonts, PNG_PIXELS_PER_POINT, draw, context);
+    draw_on(surface, fonts, scale, draw, context);
     if (cairo_surface_write_to_png_stream(surface, buffer_add, buffer) != CAIRO_STATUS_SUCCESS)
         die("cairo cannot write a PNG");
+    cairo_surface_destroy(surface);
+}
+
+void canvas_measure(const struct fonts *fonts, canvas_draw *draw, const void *context)
+{
+    cairo_surface_t *surface = cairo_recording_surface_create(CAIRO_CONTENT_COLOR_ALPHA, NULL);
+    draw_on(surface, fonts, 1, draw, context);
     cairo_surface_destroy(surface);
 }
 
@@ -250,12 +339,12 @@ static int write_buffer(const char *folder, const char *name, const char *ending
     return result;
 }
 
-int canvas_write(const struct fonts *fonts, double width, double height, const char *date, canvas_draw *draw,
-                 const void *context, const char *folder, const char *name, struct error *error)
+int canvas_write(const struct fonts *fonts, const struct canvas_page *page, canvas_draw *draw, const void *context,
+                 const char *folder, const char *name, struct error *error)
 {
     struct buffer pdf = {0}, png = {0};
-    make_pdf(fonts, width, height, date, draw, context, &pdf);
-    make_png(fonts, width, height, draw, context, &png);
+    make_pdf(fonts, page, draw, context, &pdf);
+    make_png(fonts, page, draw, context, &png);
     int result = write_buffer(folder, name, "pdf", &pdf, error);
     if (!result)
         result = write_buffer(folder, name, "png", &png, error);

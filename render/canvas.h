@@ -20,10 +20,23 @@ extern const struct colour colour_black, colour_orange, colour_sky, colour_green
     colour_vermilion, colour_purple, colour_grey, colour_light, colour_white;
 
 enum align { ALIGN_LEFT, ALIGN_CENTRE, ALIGN_RIGHT };
-enum marker { MARKER_CIRCLE, MARKER_SQUARE, MARKER_DIAMOND, MARKER_TRIANGLE, MARKER_COUNT };
+enum marker {
+    MARKER_CIRCLE,
+    MARKER_SQUARE,
+    MARKER_DIAMOND,
+    MARKER_TRIANGLE,
+    MARKER_TRIANGLE_DOWN,
+    MARKER_PENTAGON,
+    MARKER_HEXAGON,
+    MARKER_TRIANGLE_LEFT,
+    MARKER_COUNT
+};
 enum dash { DASH_NONE, DASH_DASHED, DASH_DOTTED };
 
 struct colour colour_faded(struct colour colour, double alpha);
+
+/* part 0: the first, part 1: the second. */
+struct colour colour_mixed(struct colour first, struct colour second, double part);
 
 /* Text with its baseline at y. What no font has is drawn as "U+XXXX". */
 void canvas_text(struct canvas *canvas, double x, double y, double size, enum align align, struct colour colour,
@@ -32,9 +45,16 @@ void canvas_text(struct canvas *canvas, double x, double y, double size, enum al
 /* Reading upwards, centred at (x, y). */
 void canvas_text_upwards(struct canvas *canvas, double x, double y, double size, const char *text);
 
-/* Like canvas_text, cut with an ellipsis to fit `width`. */
+/* Like canvas_text, with an ellipsis in its middle where it does not fit `width`. */
 void canvas_text_within(struct canvas *canvas, double x, double y, double width, double size, enum align align,
                         const char *text);
+
+/* Centred at x in up to CANVAS_LINES lines of this width, the last with its baseline at `bottom`; names are broken
+ * behind - _ . and blanks, or anywhere. Answers the number of lines. */
+#define CANVAS_LINES 3
+int canvas_text_lines(struct canvas *canvas, double x, double bottom, double width, double size, const char *text);
+/* The number of lines alone. */
+int canvas_count_lines(struct canvas *canvas, double width, double size, const char *text);
 
 double canvas_text_width(struct canvas *canvas, double size, const char *text);
 
@@ -44,14 +64,23 @@ void canvas_polyline(struct canvas *canvas, const double *xs, const double *ys, 
                      struct colour colour);
 void canvas_polygon(struct canvas *canvas, const double *xs, const double *ys, int count, struct colour colour);
 void canvas_rectangle(struct canvas *canvas, double x, double y, double width, double height, struct colour colour);
+void canvas_hatch(struct canvas *canvas, double x, double y, double width, double height, struct colour colour);
 void canvas_marker(struct canvas *canvas, enum marker marker, double x, double y, double size, bool hollow,
                    struct colour colour);
 
 typedef void canvas_draw(struct canvas *canvas, const void *context);
 
-/* Draws a figure of this size twice and writes FOLDER/NAME.pdf and FOLDER/NAME.png. `date`: RFC 3339 UTC, the PDF's
- * creation date. */
-int canvas_write(const struct fonts *fonts, double width, double height, const char *date, canvas_draw *draw,
-                 const void *context, const char *folder, const char *name, struct error *error);
+/* Draws on nothing, so that the function can measure. */
+void canvas_measure(const struct fonts *fonts, canvas_draw *draw, const void *context);
+
+struct canvas_page {
+    double width, height; /* in the units of the drawing */
+    double scale;         /* points a unit */
+    const char *date;     /* RFC 3339 UTC, the PDF's creation date */
+};
+
+/* Draws a figure twice and writes FOLDER/NAME.pdf and FOLDER/NAME.png. */
+int canvas_write(const struct fonts *fonts, const struct canvas_page *page, canvas_draw *draw, const void *context,
+                 const char *folder, const char *name, struct error *error);
 
 #endif

@@ -1,55 +1,42 @@
-#include "render/figures.h"
+#include "render/figure_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#define PANEL_HEIGHT 75.0
-#define BAND_HEAD 14.0
+#define PANEL_HEIGHT 66.0
 #define ROW_GAP 9.0
 #define BAND_FOOT 30.0
+#define HEADING_HEIGHT 14.0
 #define LEFT 44.0
-#define SERIES_MAXIMUM 8
-#define BAND_HEIGHT (BAND_HEAD + 2 * PANEL_HEIGHT + ROW_GAP + BAND_FOOT)
-
-/* A series: the tree arms that share ranks and concurrency, in order of budget. */
-struct series {
-    int tensor_parallel, concurrency;
-    enum marker marker;
-    struct colour colour;
-};
+#define LEAST 84.0
 
 /* What a panel shows of an arm: speedup over auto, or acceptance length. */
 enum quantity { SPEEDUP, TAU };
 
-static bool is_in(const struct summary *summary, int arm, const char *method, const struct series *series)
+struct panel {
+    const struct summary *summary;
+    enum quantity quantity;
+    int workload, group; /* group: an arm of it */
+    struct axis x, y;
+};
+
+static bool is_tree(const struct summary *summary, int arm)
 {
-    return summary_is_method(summary, arm, method) && summary->arms[arm].tensor_parallel == series->tensor_parallel &&
-           summary->arms[arm].concurrency == series->concurrency;
+    return summary_is_method(summary, arm, "ddtree") && summary->arms[arm].budget > 0;
 }
 
-static int find_series(const struct summary *summary, struct series *series)
+/* Groups that have trees: an arm of each in `groups`. */
+static int find_groups(const struct summary *summary, int *groups)
 {
-    static const struct colour colours[] = {
-        {0, .447, .698, 1}, {0, .62, .451, 1}, {.8, .475, .655, 1}, {.337, .706, .914, 1}};
-    int count = 0;
-    for (int arm = 0; arm < summary->arm_count; arm++) {
-        bool known = !summary_is_method(summary, arm, "ddtree") || summary->arms[arm].budget < 1;
-        for (int i = 0; i < count && !known; i++)
-            known = is_in(summary, arm, "ddtree", &series[i]);
-        if (!known && count < SERIES_MAXIMUM) {
-            series[count] = (struct series){summary->arms[arm].tensor_parallel, summary->arms[arm].concurrency,
-                                            (enum marker)(count % MARKER_COUNT), colours[count % 4]};
-            count++;
-        }
+    int count = parts_find_groups(summary, groups), kept = 0;
+    for (int i = 0; i < count; i++) {
+        bool any = false;
+        for (int arm = 0; arm < summary->arm_count; arm++)
+            any = any || (is_tree(summary, arm) && summary_alike(summary, arm, groups[i]));
+        if (any)
+            groups[kept++] = groups[i];
     }
-    return count;
-}
-
-double figures_budget_height(const struct summary *summary)
-{
-    struct series series[SERIES_MAXIMUM];
-    struct figures_grid grid = figures_grid_make(summary->workload_count + 1, 0, 0);
-    return find_series(summary, series) ? grid.bands * BAND_HEIGHT : 0;
+    return kept;
 }
 
 /* The interval of an arm in a panel; not present where it is missing. `suspect` may be NULL. */
@@ -72,50 +59,53 @@ static struct interval find_interval(const struct summary *summary, enum quantit
     return interval;
 }
 
-static void find_range(const struct summary *summary, enum quantity quantity, double *low, double *high)
+static void make_y(const struct summary *summary, enum quantity quantity, double start, double end, struct axis *y)
 {
-    *low = *high = 1;
+    double low = 1, high = 1;
     for (int arm = 0; arm < summary->arm_count; arm++)
         for (int workload = SUMMARY_ALL_WORKLOADS; workload < summary->workload_count; workload++) {
             struct interval interval = find_interval(summary, quantity, arm, workload, NULL);
-            *low = quantity == TAU ? 1 : fmin(*low, fmin(interval.value, interval.low));
-            *high = fmax(*high, fmax(interval.value, interval.high));
+            parts_widen(&interval, &low, &high);
         }
-    if (quantity == TAU) { /* from 1, upwards to a tick */
-        *high = fmax(*high, 1.1);
-        return;
+    if (quantity == TAU)
+        axis_init(y, AXIS_LINEAR, 1, fmax(high, 1.1), start, end, 5);
+    else
+        axis_init_log(y, AXIS_LOG2, low, high, start, end, 5);
+}
+
+/* Ticks are budgets: powers of two, or the others. */
+static void add_budgets(const struct summary *summary, struct axis *x, bool powers)
+{
+    for (int arm = 0; arm < summary->arm_count; arm++) {
+        int budget = summary->arms[arm].budget;
+        bool known = !is_tree(summary, arm) || ((budget & (budget - 1)) == 0) != powers;
+        for (int i = 0; i < x->tick_count && !known; i++)
+            known = x->ticks[i] == budget;
+        if (!known && x->tick_count < AXES_TICKS_MAXIMUM)
+            x->ticks[x->tick_count++] = budget;
     }
-    double pad = pow(fmax(*high / *low, 1.05), .06);
-    *low /= pad;
-    *high *= pad;
 }
 
-static void find_budgets(const struct summary *summary, double *low, double *high)
+static void make_x(const struct summary *summary, double start, double end, struct axis *x)
 {
-    *low = INFINITY;
-    *high = 0;
+    double low = INFINITY, high = 0;
     for (int arm = 0; arm < summary->arm_count; arm++)
-        if (summary_is_method(summary, arm, "ddtree") && summary->arms[arm].budget > 0) {
-            *low = fmin(*low, summary->arms[arm].budget);
-            *high = fmax(*high, summary->arms[arm].budget);
+        if (is_tree(summary, arm)) {
+            low = fmin(low, summary->arms[arm].budget);
+            high = fmax(high, summary->arms[arm].budget);
         }
-    double pad = pow(fmax(*high / *low, 2), .07);
-    *low /= pad;
-    *high *= pad;
+    axis_init_log(x, AXIS_LOG2, low, fmax(high, 2 * low), start, end, (int)((end - start) / 18));
+    x->tick_count = 0;
+    x->decimals = 0;
+    add_budgets(summary, x, true);
+    if (x->tick_count < 2)
+        add_budgets(summary, x, false);
 }
 
-static int compare_budgets(const void *a, const void *b, void *context)
+static double budget_of(const struct summary *summary, int arm)
 {
-    const struct summary *summary = context;
-    return summary->arms[*(const int *)a].budget - summary->arms[*(const int *)b].budget;
+    return summary->arms[arm].budget;
 }
-
-struct panel {
-    const struct summary *summary;
-    enum quantity quantity;
-    int workload;
-    struct axis x, y;
-};
 
 /* Where a value stands; at the edge what lies below it, as a limit below 1 does that no acceptance length can reach. */
 static double position(const struct panel *panel, double value)
@@ -124,9 +114,9 @@ static double position(const struct panel *panel, double value)
 }
 
 /* A band between the limits of neighbouring points; it is broken where a point or its interval is missing. */
-static void draw_curve(struct canvas *canvas, const struct panel *panel, const struct series *series, const int *arms,
-                       int count)
+static void draw_curve(struct canvas *canvas, const struct panel *panel, const int *arms, int count)
 {
+    struct colour colour = parts_method_style("ddtree")->colour;
     double last_x = 0, last[3] = {NAN, NAN, NAN};
     for (int i = 0; i < count; i++) {
         struct interval point = find_interval(panel->summary, panel->quantity, arms[i], panel->workload, NULL);
@@ -136,37 +126,37 @@ static void draw_curve(struct canvas *canvas, const struct panel *panel, const s
             now[j] = position(panel, now[j]);
         if (isfinite(last[1]) && isfinite(now[1]))
             canvas_polygon(canvas, (double[]){last_x, x, x, last_x}, (double[]){last[1], now[1], now[2], last[2]}, 4,
-                           colour_faded(series->colour, .22));
+                           colour_faded(colour, .22));
         if (isfinite(last[0]) && isfinite(now[0]))
-            canvas_line(canvas, last_x, last[0], x, now[0], 1, DASH_NONE, series->colour);
+            canvas_line(canvas, last_x, last[0], x, now[0], 1, DASH_NONE, colour);
         last_x = x;
         for (int j = 0; j < 3; j++)
             last[j] = now[j];
     }
 }
 
-static void draw_markers(struct canvas *canvas, const struct panel *panel, const struct series *series, const int *arms,
-                         int count)
+static void draw_markers(struct canvas *canvas, const struct panel *panel, const int *arms, int count)
 {
+    const struct parts_style *style = parts_method_style("ddtree");
     for (int i = 0; i < count; i++) {
         bool suspect;
         struct interval point = find_interval(panel->summary, panel->quantity, arms[i], panel->workload, &suspect);
         double x = axis_position(&panel->x, panel->summary->arms[arms[i]].budget);
         if (isfinite(point.low))
             canvas_line(canvas, x, position(panel, point.low), x, position(panel, point.high), .8, DASH_NONE,
-                        series->colour);
+                        style->colour);
         if (point.present)
-            canvas_marker(canvas, series->marker, x, position(panel, point.value), 3.6, suspect, series->colour);
+            canvas_marker(canvas, style->marker, x, position(panel, point.value), 3.6, suspect, style->colour);
         else
             canvas_text(canvas, x, panel->y.start - 4, 8, ALIGN_CENTRE, colour_black, "—");
     }
 }
 
-static void draw_reference(struct canvas *canvas, const struct panel *panel, const struct series *series)
+static void draw_reference(struct canvas *canvas, const struct panel *panel)
 {
-    struct colour colour = figures_method_style("linear")->colour;
+    struct colour colour = parts_method_style("linear")->colour;
     for (int arm = 0; arm < panel->summary->arm_count; arm++) {
-        if (!is_in(panel->summary, arm, "linear", series))
+        if (!summary_is_method(panel->summary, arm, "linear") || !summary_alike(panel->summary, arm, panel->group))
             continue;
         struct interval linear = find_interval(panel->summary, panel->quantity, arm, panel->workload, NULL);
         double y = position(panel, linear.value);
@@ -180,95 +170,94 @@ static void draw_reference(struct canvas *canvas, const struct panel *panel, con
     }
 }
 
-static void draw_series(struct canvas *canvas, const struct panel *panel, const struct series *series)
+static void draw_panel(struct canvas *canvas, const struct panel *panel, bool leftmost, bool lowest)
 {
     const struct summary *summary = panel->summary;
     int *arms = xcalloc((size_t)summary->arm_count, sizeof *arms), count = 0;
-    for (int arm = 0; arm < summary->arm_count; arm++)
-        if (is_in(summary, arm, "ddtree", series) && summary->arms[arm].budget > 0)
-            arms[count++] = arm;
-    qsort_r(arms, (size_t)count, sizeof *arms, compare_budgets, (void *)summary);
-    draw_reference(canvas, panel, series);
-    draw_curve(canvas, panel, series, arms, count);
-    draw_markers(canvas, panel, series, arms, count);
-    free(arms);
-}
-
-static void draw_panel(struct canvas *canvas, const struct panel *panel, bool leftmost, bool lowest)
-{
-    struct series series[SERIES_MAXIMUM];
-    int count = find_series(panel->summary, series);
     double one = position(panel, 1);
     axes_draw_y(canvas, &panel->y, panel->x.start, panel->x.end, leftmost);
     if (lowest)
         axes_draw_x(canvas, &panel->x, panel->y.start, panel->y.end);
     canvas_line(canvas, panel->x.start, one, panel->x.end, one, .9, DASH_NONE, colour_grey);
-    for (int i = 0; i < count; i++)
-        draw_series(canvas, panel, &series[i]);
+    for (int arm = 0; arm < summary->arm_count; arm++)
+        if (is_tree(summary, arm) && summary_alike(summary, arm, panel->group))
+            arms[count++] = arm;
+    parts_sort(arms, count, budget_of, summary);
+    draw_reference(canvas, panel);
+    draw_curve(canvas, panel, arms, count);
+    draw_markers(canvas, panel, arms, count);
     axes_draw_frame(canvas, &panel->x, &panel->y);
+    free(arms);
 }
 
-/* In the empty place below the panel over all workloads, which has no acceptance length of its own. */
-static void draw_legend(struct canvas *canvas, const struct summary *summary, double x, double y)
+/* Over all workloads there is no acceptance length. */
+static void draw_column(struct canvas *canvas, const struct sheet *sheet, const struct parts_grid *grid, int index,
+                        int group, double top)
 {
-    struct series series[SERIES_MAXIMUM];
-    int count = find_series(summary, series);
-    const struct figures_style *linear = figures_method_style("linear");
-    for (int i = 0; i < count; i++, y += 13) {
-        char *text = count == 1 ? xstrdup("ddtree")
-                     : series[i].concurrency == 1
-                         ? xformat("ddtree, TP %d", series[i].tensor_parallel)
-                         : xformat("ddtree, TP %d, c %d", series[i].tensor_parallel, series[i].concurrency);
-        figures_draw_keys(canvas, x, y, &(struct figures_key){text, KEY_MARKER, series[i].marker, series[i].colour}, 1);
-        free(text);
-    }
-    figures_draw_keys(canvas, x, y, &(struct figures_key){"linear", KEY_DASHED, MARKER_CIRCLE, linear->colour}, 1);
-    figures_draw_keys(canvas, x, y + 13,
-                      &(struct figures_key){"suspect", KEY_HOLLOW, series[0].marker, series[0].colour}, 1);
-    figures_draw_keys(
-        canvas, x, y + 26,
-        &(struct figures_key){"pointwise interval", KEY_SWATCH, MARKER_CIRCLE, colour_faded(series[0].colour, .22)}, 1);
-}
-
-static void draw_column(struct canvas *canvas, const struct summary *summary, const struct figures_grid *grid,
-                        int panel_index, double top)
-{
-    double left = figures_grid_left(grid, panel_index), low, high, first, last;
-    bool leftmost = panel_index % grid->columns == 0;
-    struct panel panel = {.summary = summary,
-                          .workload = panel_index < summary->workload_count ? panel_index : SUMMARY_ALL_WORKLOADS};
-    find_budgets(summary, &first, &last);
-    axis_init(&panel.x, AXIS_LOG2, first, last, left, left + grid->panel_width, (int)(grid->panel_width / 18));
-    canvas_text_within(canvas, left + grid->panel_width / 2, top + 10, grid->panel_width, AXES_TITLE_SIZE, ALIGN_CENTRE,
-                       summary_workload_text(summary, panel.workload));
-    top += BAND_HEAD;
+    bool leftmost = index % grid->columns == 0;
+    double left = parts_grid_left(grid, index);
+    struct panel panel = {.summary = sheet->summary, .workload = parts_panel_workload(sheet, index), .group = group};
     bool whole = panel.workload != SUMMARY_ALL_WORKLOADS;
-    find_range(summary, SPEEDUP, &low, &high);
-    axis_init(&panel.y, AXIS_LOG2, low, high, top + PANEL_HEIGHT, top, 5);
+    make_x(sheet->summary, left, left + grid->panel_width, &panel.x);
+    make_y(sheet->summary, SPEEDUP, top + PANEL_HEIGHT, top, &panel.y);
     draw_panel(canvas, &panel, leftmost, !whole);
-    if (!whole) {
-        draw_legend(canvas, summary, left + 10, top + PANEL_HEIGHT + ROW_GAP + 34);
+    if (!whole)
         return;
-    }
-    panel.quantity = TAU;
     top += PANEL_HEIGHT + ROW_GAP;
-    find_range(summary, TAU, &low, &high);
-    axis_init(&panel.y, AXIS_LINEAR, low, high, top + PANEL_HEIGHT, top, 5);
+    panel.quantity = TAU;
+    make_y(sheet->summary, TAU, top + PANEL_HEIGHT, top, &panel.y);
     draw_panel(canvas, &panel, leftmost, true);
 }
 
-void figures_draw_budget(struct canvas *canvas, const void *context)
+static struct parts_grid make_grid(const struct sheet *sheet)
 {
-    const struct summary *summary = context;
-    struct figures_grid grid = figures_grid_make(summary->workload_count + 1, LEFT, 9);
-    for (int band = 0; band < grid.bands; band++) {
-        double top = band * BAND_HEIGHT;
-        canvas_text_upwards(canvas, 9, top + BAND_HEAD + PANEL_HEIGHT / 2, AXES_TITLE_SIZE, "speedup over auto");
-        canvas_text_upwards(canvas, 9, top + BAND_HEAD + 1.5 * PANEL_HEIGHT + ROW_GAP, AXES_TITLE_SIZE,
-                            "acceptance length τ");
-        canvas_text(canvas, (LEFT + FIGURES_WIDTH) / 2, top + BAND_HEIGHT - 6, AXES_TITLE_SIZE, ALIGN_CENTRE,
-                    colour_black, "node budget (log scale)");
-    }
-    for (int panel = 0; panel < grid.panels; panel++)
-        draw_column(canvas, summary, &grid, panel, panel / grid.columns * BAND_HEIGHT);
+    return parts_make_grid(sheet, sheet->summary->workload_count + 1, LEFT, PARTS_GAP, LEAST);
 }
+
+static int count_bands(const struct sheet *sheet)
+{
+    int *groups = xcalloc((size_t)sheet->summary->arm_count, sizeof *groups);
+    int count = find_groups(sheet->summary, groups) * make_grid(sheet).bands;
+    free(groups);
+    return count;
+}
+
+static double draw_legend(struct canvas *canvas, const struct sheet *sheet)
+{
+    const struct parts_style *tree = parts_method_style("ddtree"), *linear = parts_method_style("linear");
+    struct parts_key keys[4];
+    int count = 0;
+    keys[count++] = (struct parts_key){"ddtree", KEY_MARKER, tree->marker, tree->colour};
+    if (parts_has_method(sheet->summary, "linear"))
+        keys[count++] = (struct parts_key){"linear", KEY_DASHED, MARKER_CIRCLE, linear->colour};
+    keys[count++] = (struct parts_key){"suspect", KEY_HOLLOW, tree->marker, tree->colour};
+    keys[count++] =
+        (struct parts_key){"pointwise interval", KEY_SWATCH, MARKER_CIRCLE, colour_faded(tree->colour, .22)};
+    return parts_draw_legend(canvas, sheet, LEFT, keys, count);
+}
+
+static double draw_band(struct canvas *canvas, const struct sheet *sheet, int band, double top)
+{
+    struct parts_grid grid = make_grid(sheet);
+    int *groups = xcalloc((size_t)sheet->summary->arm_count, sizeof *groups);
+    int count = find_groups(sheet->summary, groups), group = groups[band / grid.bands], row = band % grid.bands;
+    double heading = count > 1 && row == 0 ? HEADING_HEIGHT : 0;
+    double head = heading + parts_title_height(canvas, sheet, &grid, row), plots = top + head;
+    if (heading > 0) {
+        char *text = summary_group_text(sheet->summary, group);
+        canvas_text(canvas, 4, top + 10, AXES_TITLE_SIZE, ALIGN_LEFT, colour_black, text);
+        free(text);
+    }
+    parts_draw_titles(canvas, sheet, &grid, row, plots);
+    canvas_text_upwards(canvas, 10, plots + PANEL_HEIGHT / 2, AXES_TITLE_SIZE, "speedup");
+    canvas_text_upwards(canvas, 10, plots + 1.5 * PANEL_HEIGHT + ROW_GAP, AXES_TITLE_SIZE, "τ");
+    canvas_text(canvas, grid.left + grid.width / 2, plots + 2 * PANEL_HEIGHT + ROW_GAP + 23, AXES_TITLE_SIZE,
+                ALIGN_CENTRE, colour_black, "node budget (log scale)");
+    for (int panel = parts_grid_first(&grid, row); panel < parts_grid_last(&grid, row); panel++)
+        draw_column(canvas, sheet, &grid, panel, group, plots);
+    free(groups);
+    return head + 2 * PANEL_HEIGHT + ROW_GAP + BAND_FOOT;
+}
+
+const struct figure figure_budget = {"budget", "Speedup and acceptance length over the node budget", count_bands,
+                                     draw_legend, draw_band};

@@ -1,138 +1,117 @@
-#include "render/figures.h"
+#include "render/figure_rows.h"
 
 #include <math.h>
 
-#define ROW_HEIGHT 12.5
-#define LEGEND_HEIGHT 18.0
-#define BAND_HEAD 13.0
-#define BAND_FOOT 28.0
 #define BASELINE "auto"
 
-static int row_count(const struct summary *summary)
+static bool shows_arm(const struct summary *summary, int arm)
 {
-    int rows = 0;
-    for (int i = 0; i < summary->arm_count; i++)
-        rows += !summary_is_method(summary, i, BASELINE);
-    return rows;
+    return !summary_is_method(summary, arm, BASELINE);
 }
 
-double figures_speedup_height(const struct summary *summary)
+/* Paired where there is one, else unpaired. */
+static const struct interval *find_interval(const struct comparison *comparison)
 {
-    struct figures_grid grid = figures_grid_make(summary->workload_count + 1, 0, 0);
-    int rows = row_count(summary);
-    return rows ? LEGEND_HEIGHT + grid.bands * (BAND_HEAD + rows * ROW_HEIGHT + BAND_FOOT) : 0;
+    return comparison->speedup.present ? &comparison->speedup : &comparison->speedup_unpaired;
 }
 
-static void widen(double value, double *low, double *high)
+static bool is_unpaired(const struct comparison *comparison)
 {
-    if (value > 0 && value < *low)
-        *low = value;
-    if (value > 0 && value > *high)
-        *high = value;
+    return !comparison->speedup.present && comparison->speedup_unpaired.present;
 }
 
-static void find_range(const struct summary *summary, double *low, double *high)
+static void make_axis(const struct summary *summary, double start, double end, struct axis *x)
 {
-    *low = *high = 1;
+    double low = 1, high = 1;
     for (int i = 0; i < summary->comparison_count; i++) {
         const struct comparison *comparison = &summary->comparisons[i];
-        if (!comparison->speedup.present || !summary_is_method(summary, comparison->baseline, BASELINE))
+        if (!summary_is_method(summary, comparison->baseline, BASELINE))
             continue;
-        const double values[] = {comparison->speedup.value, comparison->speedup.low, comparison->speedup.high,
-                                 comparison->simultaneous.low, comparison->simultaneous.high};
-        for (int j = 0; j < 5; j++)
-            widen(values[j], low, high);
+        parts_widen(find_interval(comparison), &low, &high);
+        struct interval limits = {comparison->speedup.present,
+                                  comparison->simultaneous.low,
+                                  comparison->simultaneous.low,
+                                  comparison->simultaneous.high,
+                                  0,
+                                  NULL};
+        parts_widen(&limits, &low, &high);
     }
-    double pad = pow(fmax(*high / *low, 1.05), .06);
-    *low /= pad;
-    *high *= pad;
+    axis_init_log(x, AXIS_LOG2, low, high, start, end, (int)(fabs(end - start) / 20));
 }
 
-static void draw_point(struct canvas *canvas, const struct axis *x, double y, const struct summary *summary,
-                       const struct comparison *comparison)
+static void draw_cell(struct canvas *canvas, const struct rows_cell *cell)
 {
-    const struct figures_style *style = figures_method_style(summary->arms[comparison->arm].method);
-    const struct interval *speedup = &comparison->speedup;
-    if (comparison->headline && isfinite(comparison->simultaneous.low)) {
-        double low = axis_position(x, comparison->simultaneous.low),
-               high = axis_position(x, comparison->simultaneous.high);
-        canvas_line(canvas, low, y, high, y, .5, DASH_NONE, colour_black);
-        canvas_line(canvas, low, y - 2.5, low, y + 2.5, .5, DASH_NONE, colour_black);
-        canvas_line(canvas, high, y - 2.5, high, y + 2.5, .5, DASH_NONE, colour_black);
+    const struct comparison *comparison = summary_compare(cell->summary, cell->arm, BASELINE, cell->workload);
+    const struct interval *interval = comparison ? find_interval(comparison) : NULL;
+    if (!interval || !interval->present) {
+        parts_draw_missing(canvas, (cell->x->start + cell->x->end) / 2, cell->y, cell->x->end - cell->x->start,
+                           comparison ? &comparison->missing : &(struct missing){0});
+        return;
     }
-    if (isfinite(speedup->low))
-        canvas_line(canvas, axis_position(x, speedup->low), y, axis_position(x, speedup->high), y, 1.8, DASH_NONE,
+    const struct parts_style *style = parts_method_style(cell->summary->arms[cell->arm].method);
+    if (comparison->headline && isfinite(comparison->simultaneous.low))
+        parts_draw_whisker(canvas, axis_position(cell->x, comparison->simultaneous.low),
+                           axis_position(cell->x, comparison->simultaneous.high), cell->y, .5, colour_black);
+    if (isfinite(interval->low))
+        canvas_line(canvas, axis_position(cell->x, interval->low), cell->y, axis_position(cell->x, interval->high),
+                    cell->y, is_unpaired(comparison) ? 1 : 1.8, is_unpaired(comparison) ? DASH_DOTTED : DASH_NONE,
                     style->colour);
-    canvas_marker(canvas, style->marker, axis_position(x, speedup->value), y, 3.4,
-                  json_array_size(comparison->marks) > 0, style->colour);
+    canvas_marker(canvas, style->marker, axis_position(cell->x, interval->value), cell->y, 3.4,
+                  json_array_size(comparison->marks) > 0 || is_unpaired(comparison), style->colour);
 }
 
-static void draw_panel(struct canvas *canvas, const struct summary *summary, int workload, const struct axis *x,
-                       double top)
+static const struct rows_figure rows = {
+    .overall = true,
+    .row_height = 12.5,
+    .least = 84,
+    .line = 1,
+    .title = "speedup over auto (log scale)",
+    .shows_arm = shows_arm,
+    .make_axis = make_axis,
+    .draw_cell = draw_cell,
+};
+
+static int count_bands(const struct sheet *sheet)
 {
-    double bottom = top + row_count(summary) * ROW_HEIGHT, y = top - ROW_HEIGHT / 2;
-    struct axis rows = {.start = bottom, .end = top};
-    axes_draw_x(canvas, x, bottom, top);
-    canvas_line(canvas, axis_position(x, 1), top, axis_position(x, 1), bottom, .9, DASH_NONE, colour_grey);
-    for (int arm = 0; arm < summary->arm_count; arm++) {
-        if (summary_is_method(summary, arm, BASELINE))
-            continue;
-        y += ROW_HEIGHT;
-        const struct comparison *comparison = summary_compare(summary, arm, BASELINE, workload);
-        if (comparison && comparison->speedup.present)
-            draw_point(canvas, x, y, summary, comparison);
-        else
-            figures_draw_missing(canvas, (x->start + x->end) / 2, y,
-                                 comparison ? &comparison->missing : &(struct missing){0});
-    }
-    axes_draw_frame(canvas, x, &rows);
+    return sheet->summary->comparison_count ? rows_count_bands(sheet, &rows) : 0;
 }
 
-static void draw_arm_names(struct canvas *canvas, const struct summary *summary, double x, double top)
+static bool any_is_suspect(const struct summary *summary)
 {
-    double y = top - ROW_HEIGHT / 2;
-    for (int arm = 0; arm < summary->arm_count; arm++) {
-        if (summary_is_method(summary, arm, BASELINE))
-            continue;
-        y += ROW_HEIGHT;
-        canvas_text(canvas, x, y + .32 * AXES_TITLE_SIZE, AXES_TITLE_SIZE, ALIGN_RIGHT, colour_black,
-                    summary_arm_text(summary, arm));
-    }
+    for (int i = 0; i < summary->comparison_count; i++)
+        if (json_array_size(summary->comparisons[i].marks) > 0 || is_unpaired(&summary->comparisons[i]))
+            return true;
+    return false;
 }
 
-static void draw_legend(struct canvas *canvas, double x)
+static bool any_is_simultaneous(const struct summary *summary)
 {
-    const struct figures_style *linear = figures_method_style("linear"), *tree = figures_method_style("ddtree");
-    const struct figures_key keys[] = {
-        {"linear", KEY_MARKER, linear->marker, linear->colour},
-        {"ddtree", KEY_MARKER, tree->marker, tree->colour},
-        {"suspect", KEY_HOLLOW, tree->marker, tree->colour},
-        {"pointwise interval", KEY_INTERVAL, MARKER_CIRCLE, tree->colour},
-        {"simultaneous interval", KEY_WHISKER, MARKER_CIRCLE, colour_black},
-    };
-    figures_draw_keys(canvas, x, 9, keys, 5);
+    for (int i = 0; i < summary->comparison_count; i++)
+        if (summary->comparisons[i].headline && isfinite(summary->comparisons[i].simultaneous.low))
+            return true;
+    return false;
 }
 
-void figures_draw_speedup(struct canvas *canvas, const void *context)
+static double draw_legend(struct canvas *canvas, const struct sheet *sheet)
 {
-    const struct summary *summary = context;
-    double margin = figures_arm_margin(canvas, summary, BASELINE), low, high;
-    struct figures_grid grid = figures_grid_make(summary->workload_count + 1, margin, 9);
-    find_range(summary, &low, &high);
-    draw_legend(canvas, margin);
-    for (int panel = 0; panel < grid.panels; panel++) {
-        int workload = panel < summary->workload_count ? panel : SUMMARY_ALL_WORKLOADS;
-        double rows = row_count(summary) * ROW_HEIGHT, left = figures_grid_left(&grid, panel);
-        double top = LEGEND_HEIGHT + panel / grid.columns * (BAND_HEAD + rows + BAND_FOOT) + BAND_HEAD;
-        struct axis x;
-        axis_init(&x, AXIS_LOG2, low, high, left, left + grid.panel_width, (int)(grid.panel_width / 24));
-        canvas_text_within(canvas, left + grid.panel_width / 2, top - 4, grid.panel_width, AXES_TITLE_SIZE,
-                           ALIGN_CENTRE, summary_workload_text(summary, workload));
-        draw_panel(canvas, summary, workload, &x, top);
-        if (panel % grid.columns == 0) {
-            draw_arm_names(canvas, summary, margin - 5, top);
-            canvas_text(canvas, (margin + FIGURES_WIDTH) / 2, top + rows + 22, AXES_TITLE_SIZE, ALIGN_CENTRE,
-                        colour_black, "speedup over auto (log scale)");
-        }
-    }
+    const struct parts_style *linear = parts_method_style("linear"), *tree = parts_method_style("ddtree");
+    struct parts_key keys[5];
+    int count = 0;
+    if (parts_has_method(sheet->summary, "linear"))
+        keys[count++] = (struct parts_key){"linear", KEY_MARKER, linear->marker, linear->colour};
+    if (parts_has_method(sheet->summary, "ddtree"))
+        keys[count++] = (struct parts_key){"ddtree", KEY_MARKER, tree->marker, tree->colour};
+    if (any_is_suspect(sheet->summary))
+        keys[count++] = (struct parts_key){"suspect or unpaired", KEY_HOLLOW, tree->marker, tree->colour};
+    keys[count++] = (struct parts_key){"pointwise", KEY_INTERVAL, MARKER_CIRCLE, tree->colour};
+    if (any_is_simultaneous(sheet->summary))
+        keys[count++] = (struct parts_key){"simultaneous", KEY_WHISKER, MARKER_CIRCLE, colour_black};
+    return parts_draw_legend(canvas, sheet, 40, keys, count);
 }
+
+static double draw_band(struct canvas *canvas, const struct sheet *sheet, int band, double top)
+{
+    return rows_draw_band(canvas, sheet, &rows, band, top);
+}
+
+const struct figure figure_speedup = {"speedup", "Speedup over auto", count_bands, draw_legend, draw_band};

@@ -1,18 +1,16 @@
-#include "render/figures.h"
+#include "render/figure_rows.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#define ROW_HEIGHT 13.0
-#define LEGEND_HEIGHT 16.0
-#define BAND_HEAD 13.0
-#define BAND_FOOT 28.0
+#define SHARES_FROM 8.0  /* times the shortest round */
+#define TIMES_WIDTH 28.0 /* right of the bars */
 
 static const struct {
     struct colour fill, text;
 } stage_styles[SUMMARY_STAGE_COUNT] = {
-    [SUMMARY_DRAFT] = {{.902, .624, 0, 1}, {0, 0, 0, 1}},  [SUMMARY_BUILD] = {{.941, .894, .259, 1}, {0, 0, 0, 1}},
-    [SUMMARY_VERIFY] = {{0, .447, .698, 1}, {1, 1, 1, 1}}, [SUMMARY_COMMIT] = {{0, .62, .451, 1}, {1, 1, 1, 1}},
+    [SUMMARY_DRAFT] = {{.902, .624, 0, 1}, {0, 0, 0, 1}},     [SUMMARY_BUILD] = {{.941, .894, .259, 1}, {0, 0, 0, 1}},
+    [SUMMARY_VERIFY] = {{.337, .706, .914, 1}, {0, 0, 0, 1}}, [SUMMARY_COMMIT] = {{0, .62, .451, 1}, {1, 1, 1, 1}},
     [SUMMARY_OTHER] = {{.72, .72, .72, 1}, {0, 0, 0, 1}},
 };
 
@@ -25,77 +23,111 @@ static double round_ms(const struct cell *cell)
     return total;
 }
 
-static double longest_round(const struct summary *summary)
+static bool shows_arm(const struct summary *summary, int arm)
 {
-    double longest = 0;
     for (int i = 0; i < summary->cell_count; i++)
-        longest = fmax(longest, round_ms(&summary->cells[i]));
-    return longest;
+        if (summary->cells[i].arm == arm && round_ms(&summary->cells[i]) > 0)
+            return true;
+    return false;
 }
 
-double figures_stages_height(const struct summary *summary)
+static void find_range(const struct summary *summary, double *shortest, double *longest)
 {
-    struct figures_grid grid = figures_grid_make(summary->workload_count, 0, 0);
-    if (longest_round(summary) <= 0)
-        return 0;
-    return LEGEND_HEIGHT + grid.bands * (BAND_HEAD + summary->arm_count * ROW_HEIGHT + BAND_FOOT);
+    *shortest = INFINITY;
+    *longest = 0;
+    for (int i = 0; i < summary->cell_count; i++) {
+        double ms = round_ms(&summary->cells[i]);
+        *shortest = ms > 0 ? fmin(*shortest, ms) : *shortest;
+        *longest = fmax(*longest, ms);
+    }
 }
 
-static void draw_bar(struct canvas *canvas, const struct cell *cell, const struct axis *x, double y)
+/* Where some rounds are too short beside others to show their parts, all bars are as long, and times are written. */
+static bool shows_shares(const struct summary *summary)
 {
-    double from = 0;
+    double shortest, longest;
+    find_range(summary, &shortest, &longest);
+    return longest > SHARES_FROM * shortest;
+}
+
+static void make_axis(const struct summary *summary, double start, double end, struct axis *x)
+{
+    double shortest, longest;
+    find_range(summary, &shortest, &longest);
+    axis_init(x, AXIS_LINEAR, 0, longest > 0 ? longest : 1, start, end, (int)(fabs(end - start) / 26));
+}
+
+static void make_share_axis(const struct summary *summary, double start, double end, struct axis *x)
+{
+    (void)summary;
+    axis_init(x, AXIS_LINEAR, 0, 100, start, end - TIMES_WIDTH, (int)(fabs(end - start) / 30));
+}
+
+static void draw_cell(struct canvas *canvas, const struct rows_cell *cell)
+{
+    const struct cell *of = summary_find_cell(cell->summary, cell->arm, cell->workload);
+    bool shares = shows_shares(cell->summary);
+    double from = 0, thick = .7 * cell->height, scale = shares ? 100 / round_ms(of) : 1;
+    if (round_ms(of) <= 0) {
+        parts_draw_missing(canvas, (cell->x->start + cell->x->end) / 2, cell->y, cell->x->end - cell->x->start,
+                           of ? &of->missing : &(struct missing){0});
+        return;
+    }
     for (int stage = 0; stage < SUMMARY_STAGE_COUNT; stage++) {
-        if (!(cell->stages_ms[stage] > 0))
+        if (!(of->stages_ms[stage] > 0))
             continue;
-        double left = axis_position(x, from), right = axis_position(x, from + cell->stages_ms[stage]);
-        canvas_rectangle(canvas, left, y - 4.5, right - left, 9, stage_styles[stage].fill);
+        double left = axis_position(cell->x, from), right = axis_position(cell->x, from + scale * of->stages_ms[stage]);
+        canvas_rectangle(canvas, left, cell->y - thick / 2, right - left, thick, stage_styles[stage].fill);
         char text[32];
-        snprintf(text, sizeof text, "%.0f%%", 100 * cell->stages_share[stage]);
-        if (isfinite(cell->stages_share[stage]) && canvas_text_width(canvas, 6.5, text) + 3 < right - left)
-            canvas_text(canvas, (left + right) / 2, y + 2.2, 6.5, ALIGN_CENTRE, stage_styles[stage].text, text);
-        from += cell->stages_ms[stage];
+        snprintf(text, sizeof text, "%.0f%%", 100 * of->stages_share[stage]);
+        if (isfinite(of->stages_share[stage]) && canvas_text_width(canvas, PARTS_SMALL_SIZE, text) + 3 < right - left)
+            canvas_text(canvas, (left + right) / 2, cell->y + 2.2, PARTS_SMALL_SIZE, ALIGN_CENTRE,
+                        stage_styles[stage].text, text);
+        from += scale * of->stages_ms[stage];
+    }
+    if (shares) {
+        char text[32];
+        snprintf(text, sizeof text, "%.3g ms", round_ms(of));
+        canvas_text(canvas, cell->x->end + TIMES_WIDTH - 1, cell->y + 2.2, PARTS_SMALL_SIZE, ALIGN_RIGHT, colour_black,
+                    text);
     }
 }
 
-static void draw_panel(struct canvas *canvas, const struct summary *summary, int workload, double left, double width,
-                       double top, bool leftmost)
+static const struct rows_figure rows = {
+    .row_height = 13,
+    .least = 100,
+    .title = "ms per round (numbers in bars: share of decode time)",
+    .shows_arm = shows_arm,
+    .make_axis = make_axis,
+    .draw_cell = draw_cell,
+};
+
+static const struct rows_figure share_rows = {
+    .row_height = 13,
+    .least = 120,
+    .title = "share of a round in % (beside: its time)",
+    .shows_arm = shows_arm,
+    .make_axis = make_share_axis,
+    .draw_cell = draw_cell,
+};
+
+static int count_bands(const struct sheet *sheet)
 {
-    double bottom = top + summary->arm_count * ROW_HEIGHT;
-    struct axis x, rows = {.start = bottom, .end = top};
-    axis_init(&x, AXIS_LINEAR, 0, longest_round(summary), left, left + width, (int)(width / 26));
-    axes_draw_x(canvas, &x, bottom, top);
-    for (int arm = 0; arm < summary->arm_count; arm++) {
-        const struct cell *cell = summary_find_cell(summary, arm, workload);
-        double y = top + (arm + .5) * ROW_HEIGHT;
-        if (round_ms(cell) > 0)
-            draw_bar(canvas, cell, &x, y);
-        else
-            figures_draw_missing(canvas, left + width / 2, y, cell ? &cell->missing : &(struct missing){0});
-        if (leftmost)
-            canvas_text(canvas, left - 5, y + .32 * AXES_TITLE_SIZE, AXES_TITLE_SIZE, ALIGN_RIGHT, colour_black,
-                        summary_arm_text(summary, arm));
-    }
-    axes_draw_frame(canvas, &x, &rows);
+    return rows_count_bands(sheet, &rows);
 }
 
-void figures_draw_stages(struct canvas *canvas, const void *context)
+static double draw_legend(struct canvas *canvas, const struct sheet *sheet)
 {
-    const struct summary *summary = context;
-    double margin = figures_arm_margin(canvas, summary, NULL), rows = summary->arm_count * ROW_HEIGHT;
-    struct figures_grid grid = figures_grid_make(summary->workload_count, margin, 12);
-    double x = margin;
-    for (int stage = 0; stage < SUMMARY_STAGE_COUNT; stage++) {
-        struct figures_key key = {summary_stage_names[stage], KEY_SWATCH, MARKER_CIRCLE, stage_styles[stage].fill};
-        x = figures_draw_keys(canvas, x, 9, &key, 1);
-    }
-    for (int panel = 0; panel < grid.panels; panel++) {
-        double left = figures_grid_left(&grid, panel);
-        double top = LEGEND_HEIGHT + panel / grid.columns * (BAND_HEAD + rows + BAND_FOOT) + BAND_HEAD;
-        canvas_text_within(canvas, left + grid.panel_width / 2, top - 4, grid.panel_width, AXES_TITLE_SIZE,
-                           ALIGN_CENTRE, summary_workload_text(summary, panel));
-        draw_panel(canvas, summary, panel, left, grid.panel_width, top, panel % grid.columns == 0);
-        if (panel % grid.columns == 0)
-            canvas_text(canvas, (margin + FIGURES_WIDTH) / 2, top + rows + 22, AXES_TITLE_SIZE, ALIGN_CENTRE,
-                        colour_black, "ms per round (numbers in bars: share of decode time)");
-    }
+    struct parts_key keys[SUMMARY_STAGE_COUNT];
+    for (int stage = 0; stage < SUMMARY_STAGE_COUNT; stage++)
+        keys[stage] =
+            (struct parts_key){summary_stage_names[stage], KEY_SWATCH, MARKER_CIRCLE, stage_styles[stage].fill};
+    return parts_draw_legend(canvas, sheet, 40, keys, SUMMARY_STAGE_COUNT);
 }
+
+static double draw_band(struct canvas *canvas, const struct sheet *sheet, int band, double top)
+{
+    return rows_draw_band(canvas, sheet, shows_shares(sheet->summary) ? &share_rows : &rows, band, top);
+}
+
+const struct figure figure_stages = {"stages", "Time of a round by stage", count_bands, draw_legend, draw_band};

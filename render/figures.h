@@ -1,68 +1,38 @@
-/* The report's figures: a table with a row for each. A figure is one function that draws the summary on a canvas. */
+/* The report's figures: a row of figures_table for each. A figure is made of bands, which are drawn from top to bottom,
+ * and goes on to further files where they are higher than a page. */
 #ifndef RENDER_FIGURES_H
 #define RENDER_FIGURES_H
 
 #include "render/axes.h"
 #include "render/canvas.h"
+#include "render/style.h"
 #include "render/summary.h"
 
-#define FIGURES_WIDTH 453.6       /* points: 6.3 in, the text width */
-#define FIGURES_COLUMNS_MAXIMUM 4 /* panels side by side */
+/* What is drawn, and how wide it may be. Units are those of the drawing, in which text has AXES_TITLE_SIZE. */
+struct sheet {
+    const struct summary *summary;
+    double width, height;
+};
+
+typedef double figures_draw_band(struct canvas *canvas, const struct sheet *sheet, int band, double top);
 
 struct figure {
     const char *name; /* of its files */
     const char *title;
-    double (*height)(const struct summary *summary); /* points; 0 where the summary has nothing to draw */
-    canvas_draw *draw;                               /* context: const struct summary * */
+    int (*count_bands)(const struct sheet *sheet); /* 0 where the summary has nothing to draw */
+    double (*draw_legend)(struct canvas *canvas, const struct sheet *sheet); /* at the top of every file; its height */
+    figures_draw_band *draw_band; /* from `top` on; answers its height, 0 where there is no such band after all */
 };
 
-extern const struct figure figures_table[];
+extern const struct figure *const figures_table[];
 extern const int figures_count;
 
-/* Writes FOLDER/NAME.pdf and .png of each figure that has something to draw, and removes those of figures that have
- * nothing. */
-int figures_write(const struct summary *summary, const struct fonts *fonts, const char *folder, struct error *error);
+/* Writes FOLDER/NAME.pdf and .png of each figure that has something to draw, NAME-2 and so on where it goes on, and
+ * removes those that an earlier summary left. `width_in`: of the paper's text. */
+int figures_write(const struct summary *summary, const struct style *style, const struct fonts *fonts, double width_in,
+                  const char *folder, struct error *error);
 
-/* --- what figures share
- * ------------------------------------------------------------------------------------------------- */
-
-struct figures_style {
-    const char *method;
-    enum marker marker;
-    struct colour colour;
-};
-
-const struct figures_style *figures_method_style(const char *method);
-
-/* Panels in bands of up to FIGURES_COLUMNS_MAXIMUM columns between `left` and the right edge. */
-struct figures_grid {
-    double left, gap, panel_width;
-    int panels, columns, bands;
-};
-
-struct figures_grid figures_grid_make(int panels, double left, double gap);
-double figures_grid_left(const struct figures_grid *grid, int panel);
-
-/* Room for the arms' names left of panels; arms of method `except` are left out. */
-double figures_arm_margin(struct canvas *canvas, const struct summary *summary, const char *except);
-
-struct figures_key {
-    const char *text;
-    enum { KEY_MARKER, KEY_HOLLOW, KEY_SWATCH, KEY_DASHED, KEY_INTERVAL, KEY_WHISKER } kind;
-    enum marker marker;
-    struct colour colour;
-};
-
-/* Keys of a legend in one line from x, text baseline at y. Answers where the line ends. */
-double figures_draw_keys(struct canvas *canvas, double x, double y, const struct figures_key *keys, int count);
-
-/* "— INCOMPLETE" centred at (x, y) on white: what stands where a number is missing. */
-void figures_draw_missing(struct canvas *canvas, double x, double y, const struct missing *missing);
-
-double figures_speedup_height(const struct summary *summary);
-double figures_budget_height(const struct summary *summary);
-double figures_acceptance_height(const struct summary *summary);
-double figures_stages_height(const struct summary *summary);
-canvas_draw figures_draw_speedup, figures_draw_budget, figures_draw_acceptance, figures_draw_stages;
+extern const struct figure figure_speedup, figure_budget, figure_heat, figure_acceptance, figure_stages,
+    figure_break_even, figure_scaling, figure_throughput, figure_residuals, figure_devices;
 
 #endif

@@ -29,11 +29,6 @@ static const char *const folders[] = {
     "/usr/local/share/texmf/fonts/opentype/public",
 };
 
-static const char *const file_names[FONT_COUNT] = {
-    [FONT_TEXT] = "lm/lmroman10-regular.otf",
-    [FONT_SYMBOLS] = "lm-math/latinmodern-math.otf",
-};
-
 static void font_file_free(void *pointer)
 {
     struct font_file *file = pointer;
@@ -49,7 +44,7 @@ static struct font_file *font_file_open(const char *name)
     if (FT_Init_FreeType(&file->library))
         die("FreeType does not start");
     for (size_t i = 0; i < sizeof folders / sizeof *folders && !file->face; i++) {
-        char *path = file_join(folders[i], name);
+        char *path = name[0] == '/' ? xstrdup(name) : file_join(folders[i], name);
         if (FT_New_Face(file->library, path, 0, &file->face))
             file->face = NULL;
         free(path);
@@ -69,14 +64,14 @@ static cairo_font_face_t *make_cairo_face(struct font_file *file)
     return face;
 }
 
-struct fonts *fonts_open(struct error *error)
+struct fonts *fonts_open(const char *const files[FONT_COUNT], struct error *error)
 {
     struct fonts *fonts = xcalloc(1, sizeof *fonts);
     for (int i = 0; i < FONT_COUNT; i++) {
-        struct font_file *file = font_file_open(file_names[i]);
-        fonts->lookup[i] = file ? font_file_open(file_names[i]) : NULL;
+        struct font_file *file = font_file_open(files[i]);
+        fonts->lookup[i] = file ? font_file_open(files[i]) : NULL;
         if (!fonts->lookup[i]) {
-            fail(error, "%s/%s: not found; install fonts-lmodern (make deps)", folders[0], file_names[i]);
+            fail(error, "%s: there is no such font under %s; install fonts-lmodern (make deps)", files[i], folders[0]);
             if (file)
                 font_file_free(file);
             fonts_close(fonts);

@@ -1,4 +1,5 @@
-/* Fonts of figures: text in Latin Modern Roman, symbols in Latin Modern Math, loaded from their files.
+/* Fonts of figures: one for text and one for the symbols that it lacks, Latin Modern unless the style says otherwise,
+ * loaded from their files.
  *
  * Latin Modern draws a blank for a letter that it lacks. Here a letter is looked up before it is drawn, and what
  * neither font has becomes "U+65E5". */
@@ -14,8 +15,9 @@ enum font { FONT_TEXT, FONT_SYMBOLS, FONT_COUNT };
 
 struct fonts;
 
-/* Finds and loads both files. NULL and one line that names the package where one is not installed. */
-struct fonts *fonts_open(struct error *error);
+/* Finds and loads both files, paths or names under the folders of TeX's fonts. NULL and one line that names the package
+ * where one is not installed. */
+struct fonts *fonts_open(const char *const files[FONT_COUNT], struct error *error);
 void fonts_close(struct fonts *fonts);
 
 /* The first font with a glyph for this code point, and the glyph's index; -1 where no font has one. */

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#define NARROW_BYTES 18
-
 struct command {
     utf8proc_int32_t point;
     const char *text;
@@ -116,7 +114,8 @@ static void put(FILE *out, const char *text, const char *break_after)
             fprintf(out, "%s%.*s", ligature ? "{}" : "", (int)length, text + at);
         else
             fprintf(out, "U+%04X", (unsigned)point);
-        if (break_after && point < 0x7F && strchr(break_after, (int)point))
+        bool number = point == '.' && text[at + 1] >= '0' && text[at + 1] <= '9';
+        if (break_after && point < 0x7F && strchr(break_after, (int)point) && !number)
             fputs("\\allowbreak{}", out);
         last = point;
         at += (size_t)length;
@@ -135,7 +134,7 @@ void latex_put_breakable(FILE *out, const char *text)
 
 void latex_put_narrow(FILE *out, const char *text)
 {
-    bool wide = text && strlen(text) > NARROW_BYTES;
+    bool wide = text && strlen(text) > LATEX_NARROW;
     fputs(wide ? "\\parbox[t]{7.5em}{\\raggedright\\hspace{0pt}" : "", out);
     latex_put_breakable(out, text);
     fputs(wide ? "\\strut}" : "", out);
@@ -151,18 +150,6 @@ char *latex_escape(const char *text)
     latex_put(out, text);
     fclose(out);
     return bytes;
-}
-
-void latex_put_time(FILE *out, const char *time)
-{
-    size_t date = time ? strcspn(time, "T") : 0;
-    if (!time || !time[date]) {
-        latex_put(out, time);
-        return;
-    }
-    char *spaced = xformat("%.*s %s", (int)date, time, time + date + 1);
-    latex_put(out, spaced);
-    free(spaced);
 }
 
 void latex_put_missing(FILE *out, const struct missing *missing)
@@ -183,14 +170,6 @@ void latex_put_p(FILE *out, double p)
         fputs("$<$\\,0.001", out);
     else
         fprintf(out, "%.3f", p);
-}
-
-void latex_put_number(FILE *out, double value)
-{
-    if (isfinite(value))
-        fprintf(out, "%.*f", latex_decimals(fabs(value)), value);
-    else
-        fputs("---", out);
 }
 
 int latex_decimals(double largest)

@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+#define LATEX_NARROW 18 /* bytes of a name beyond which it is set in several lines */
+
 /* The text as LaTeX prints it letter for letter: special characters by their commands, Latin letters and common symbols
  * as they are, every other letter as "U+65E5". NULL prints an em dash. */
 void latex_put(FILE *out, const char *text);
@@ -13,23 +15,17 @@ void latex_put(FILE *out, const char *text);
 /* The same, with places to break after / _ - . and : in long names. */
 void latex_put_breakable(FILE *out, const char *text);
 
-/* The same for a narrow column: a name of more than 18 bytes is set in several lines. */
+/* The same for a narrow column: a name of more than LATEX_NARROW bytes is set in several lines. */
 void latex_put_narrow(FILE *out, const char *text);
 
 /* The same as a string. free() it. */
 char *latex_escape(const char *text);
-
-/* "2026-11-29 17:35:51Z": an RFC 3339 time that can be broken between date and time. */
-void latex_put_time(FILE *out, const char *time);
 
 /* What stands where a number is missing: an em dash and the rule's id. */
 void latex_put_missing(FILE *out, const struct missing *missing);
 
 /* "0.012", "$<$0.001", or an em dash for NaN. */
 void latex_put_p(FILE *out, double p);
-
-/* A value with four figures in all, or an em dash for NaN. */
-void latex_put_number(FILE *out, double value);
 
 /* Decimals for a column whose largest number is `largest`, so that it shows four figures. */
 int latex_decimals(double largest);

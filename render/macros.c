@@ -171,19 +171,44 @@ static void put_extensions(FILE *out, const struct summary *summary)
     fprintf(out, "}\n\\newcommand{\\IfExtended}[1]{%s}\n", json_array_size(summary->extended_from) ? "#1" : "");
 }
 
+static bool is_first_with_rule(const struct summary *summary, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (strcmp(summary->verdicts[i].rule, summary->verdicts[index].rule) == 0 &&
+            strcmp(summary->verdicts[i].level, "invalid") == 0)
+            return false;
+    return true;
+}
+
+/* "No exclusions", or what stands in every caption: "3 of 48 attempts excluded (INCOMPLETE, WITHDRAWN)". */
+static void put_excluded(FILE *out, const struct summary *summary)
+{
+    int invalid = summary_invalid_attempts(summary), rules = 0;
+    fputs("\\newcommand{\\Excluded}{", out);
+    if (invalid == 0)
+        fputs("No exclusions", out);
+    else
+        fprintf(out, "%d of %d attempts excluded", invalid, summary_attempts(summary));
+    for (int i = 0; i < summary->verdict_count && invalid > 0; i++) {
+        const struct summary_verdict *verdict = &summary->verdicts[i];
+        if (strcmp(verdict->level, "invalid") != 0 || !is_first_with_rule(summary, i))
+            continue;
+        fputs(rules++ ? ", " : " (", out);
+        latex_put_breakable(out, verdict->rule);
+    }
+    fputs(rules ? ")}\n" : "}\n", out);
+}
+
 static void put_record(FILE *out, const struct summary *summary)
 {
-    long long lines = 0, sessions = 0, attempts = 0, invalid = 0;
-    for (int i = 0; i < summary->run_count; i++) {
+    long long lines = 0;
+    for (int i = 0; i < summary->run_count; i++)
         lines += summary->runs[i].ledger_lines;
-        sessions += summary->runs[i].sessions;
-        attempts += summary->runs[i].attempts;
-        invalid += summary->runs[i].attempts_invalid;
-    }
     put_count(out, "LedgerLines", lines);
-    put_count(out, "Sessions", sessions);
-    put_count(out, "Attempts", attempts);
-    put_count(out, "AttemptsInvalid", invalid);
+    put_count(out, "Sessions", summary_sessions(summary));
+    put_count(out, "Attempts", summary_attempts(summary));
+    put_count(out, "AttemptsInvalid", summary_invalid_attempts(summary));
+    put_excluded(out, summary);
     fputs("\\newcommand{\\LedgerHeads}{", out);
     for (int i = 0; i < summary->run_count; i++) {
         fputs(i ? " \\\\ \\texttt{" : "\\texttt{", out);
@@ -194,6 +219,16 @@ static void put_record(FILE *out, const struct summary *summary)
     const struct summary_run *last = summary->run_count ? &summary->runs[summary->run_count - 1] : NULL;
     put_text(out, "FirstStarted", summary->run_count ? summary->runs[0].first_started : NULL);
     put_text(out, "LastStarted", last ? last->last_started : NULL);
+}
+
+static void put_drift(FILE *out, const struct drift *drift)
+{
+    bool tested = drift->present && isfinite(drift->p) && isfinite(drift->change);
+    fprintf(out, "\\newcommand{\\IfDrift}[1]{%s}\n", tested ? "#1" : "");
+    if (!tested)
+        return;
+    fprintf(out, "\\newcommand{\\DriftP}{%s%.3f}\n", drift->p < .001 ? "$<$~" : "$=$~", fmax(drift->p, .001));
+    fprintf(out, "\\newcommand{\\DriftChange}{\\num{%.2f}}\n", 100 * drift->change);
 }
 
 void macros_put(FILE *out, const struct summary *summary)
@@ -207,6 +242,7 @@ void macros_put(FILE *out, const struct summary *summary)
     put_text(out, "TokensCounted", summary->tokens_counted ? summary->tokens_counted : "");
     fprintf(out, "\\newcommand{\\IntervalLevel}{%.4g}\n", 100 * summary->level);
     fprintf(out, "\\newcommand{\\FamilyAlpha}{%.4g}\n", summary->alpha);
+    fprintf(out, "\\newcommand{\\EquivalenceMargin}{%.3g}\n", 100 * summary->equivalence_margin);
     fprintf(out, "\\newcommand{\\Temperature}{%.4g}\n", summary->temperature);
     put_count(out, "BlocksPlanned", summary->blocks);
     put_count(out, "BlocksMinimum", summary->min_blocks);
@@ -219,6 +255,8 @@ void macros_put(FILE *out, const struct summary *summary)
     for (int i = 0; i < summary->comparison_count; i++)
         family += summary->comparisons[i].headline;
     put_count(out, "FamilySize", family);
+    fprintf(out, "\\newcommand{\\IfFamily}[1]{%s}\n", family ? "#1" : "");
+    put_drift(out, &summary->drift);
     put_record(out, summary);
     for (int i = 0; i < summary->comparison_count; i++)
         put_comparison(out, summary, &summary->comparisons[i]);

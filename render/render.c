@@ -8,10 +8,12 @@
 int main(int argc, char **argv)
 {
     const char *folder = NULL, *templates = "templates";
-    bool markdown = false;
+    bool markdown = false, parts = false;
     const struct option_entry options[] = {
         {"--out", OPTION_TEXT, &folder, "DIR", "folder that receives figures, tables and report.pdf", true},
         {"--templates", OPTION_TEXT, &templates, "DIR", "folder of report.tex (default: templates)", false},
+        {"--parts", OPTION_FLAG, &parts, NULL,
+         "only figures at a paper's widths, tables, macros and captions, to \\input", false},
         {"--markdown", OPTION_FLAG, &markdown, NULL, "print the headline table as Markdown", false},
         {0},
     };
@@ -32,12 +34,13 @@ int main(int argc, char **argv)
     if (!result) {
         if (markdown)
             tables_put_markdown(stdout, &summary);
-        result = report_write(&summary, templates, folder, &error) || report_typeset(&summary, folder, &error);
+        result = parts ? report_write_parts(&summary, templates, folder, &error)
+                       : report_write(&summary, templates, folder, &error) || report_typeset(&summary, folder, &error);
         summary_free(&summary);
     }
     if (result)
         fprintf(stderr, "%s\n", error.message);
     else
-        fprintf(stderr, "%s/report.pdf is ready\n", folder);
+        fprintf(stderr, "%s/%s is ready\n", folder, parts ? "parts.tex" : "report.pdf");
     return result ? EXIT_CODE_FAILURE : EXIT_CODE_OK;
 }

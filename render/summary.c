@@ -6,16 +6,28 @@
 #include <string.h>
 
 const char *const summary_stage_names[SUMMARY_STAGE_COUNT] = {"draft", "build", "verify", "commit", "other"};
+const char *const summary_metric_names[SUMMARY_METRIC_COUNT] = {"ttft_ms", "tpot_ms", "end_to_end_ms"};
 
 void summary_free(struct summary *summary)
 {
-    for (int i = 0; summary->cells && i < summary->cell_count; i++)
+    for (int i = 0; summary->cells && i < summary->cell_count; i++) {
         free(summary->cells[i].histogram);
+        free(summary->cells[i].latency);
+    }
+    for (int i = 0; summary->round_models && i < summary->round_model_count; i++) {
+        free(summary->round_models[i].terms);
+        free(summary->round_models[i].fits);
+    }
     free(summary->runs);
     free(summary->arms);
     free(summary->workloads);
     free(summary->cells);
     free(summary->comparisons);
+    free(summary->scaling);
+    free(summary->best_budgets);
+    free(summary->round_models);
+    free(summary->telemetry);
+    free(summary->drift.residuals);
     free(summary->verdicts);
     json_decref(summary->json);
     *summary = (struct summary){0};
@@ -45,9 +57,29 @@ const char *summary_arm_text(const struct summary *summary, int arm)
     return summary->labels_unique ? summary->arms[arm].label : summary->arms[arm].name;
 }
 
+const char *summary_baseline_text(const struct summary *summary, const struct comparison *comparison)
+{
+    bool alike = summary_alike(summary, comparison->arm, comparison->baseline);
+    bool plain = summary->arms[comparison->baseline].budget < 1;
+    return alike && plain ? summary->arms[comparison->baseline].method
+                          : summary_arm_text(summary, comparison->baseline);
+}
+
 const char *summary_workload_text(const struct summary *summary, int workload)
 {
     return workload == SUMMARY_ALL_WORKLOADS ? "all workloads" : summary->workloads[workload].name;
+}
+
+bool summary_alike(const struct summary *summary, int arm, int other)
+{
+    return summary->arms[arm].tensor_parallel == summary->arms[other].tensor_parallel &&
+           summary->arms[arm].concurrency == summary->arms[other].concurrency;
+}
+
+char *summary_group_text(const struct summary *summary, int arm)
+{
+    const struct summary_arm *of = &summary->arms[arm];
+    return xformat("TP %d, %d in flight", of->tensor_parallel, of->concurrency);
 }
 
 bool summary_is_method(const struct summary *summary, int arm, const char *method)
@@ -64,6 +96,30 @@ const char *summary_explain(const struct summary *summary, const char *rule)
             return json_string_value(json_object_get(object, "explanation"));
     }
     return NULL;
+}
+
+int summary_sessions(const struct summary *summary)
+{
+    int sessions = 0;
+    for (int i = 0; i < summary->run_count; i++)
+        sessions += summary->runs[i].sessions;
+    return sessions;
+}
+
+int summary_attempts(const struct summary *summary)
+{
+    int attempts = 0;
+    for (int i = 0; i < summary->run_count; i++)
+        attempts += summary->runs[i].attempts;
+    return attempts;
+}
+
+int summary_invalid_attempts(const struct summary *summary)
+{
+    int invalid = 0;
+    for (int i = 0; i < summary->run_count; i++)
+        invalid += summary->runs[i].attempts_invalid;
+    return invalid;
 }
 
 int64_t summary_date(const struct summary *summary)

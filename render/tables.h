@@ -1,64 +1,62 @@
-/* The report's tables and generated sentences, as LaTeX: one file each under tables/, read by the templates with
- * \input. Captions and prose are the templates'; what is generated are rows. */
+/* The report's tables: a row of tables_list for each, with the function that fills it. One that has nothing to say is
+ * not written. Captions are the templates' (captions.tex). */
 #ifndef RENDER_TABLES_H
 #define RENDER_TABLES_H
 
-#include "render/summary.h"
+#include "render/table.h"
 
-#include <stdio.h>
+typedef void tables_fill(struct table *table, const struct summary *summary);
 
-struct table {
-    const char *name; /* tables/NAME.tex */
-    void (*put)(FILE *out, const struct summary *summary);
+struct tables_entry {
+    const char *name; /* tables/NAME.tex and tables/NAME.csv */
+    tables_fill *fill;
 };
 
-extern const struct table tables_table[];
+extern const struct tables_entry tables_list[];
 extern const int tables_count;
 
-/* Writes FOLDER/NAME.tex for every row of the table. */
+/* Writes FOLDER/NAME.tex and .csv of every table that has rows, or a sentence in their place, and removes those of the
+ * others. */
 int tables_write(const struct summary *summary, const char *folder, struct error *error);
 
 /* The headline table as GitHub's Markdown. */
 void tables_put_markdown(FILE *out, const struct summary *summary);
 
+/* Machine and plan; workloads. */
+tables_fill tables_fill_setting, tables_fill_workloads;
+
 /* Speedups, arms by workloads and over all of them; value and interval, the best set bold. */
-void tables_put_speedup(FILE *out, const struct summary *summary);
-void tables_put_over_linear(FILE *out, const struct summary *summary);
-void tables_put_end_to_end(FILE *out, const struct summary *summary);
+tables_fill tables_fill_speedup, tables_fill_over_linear, tables_fill_end_to_end, tables_fill_aggregate;
 
-/* The headline family with simultaneous intervals, cross-checks and p values; and as sentences. */
-void tables_put_family(FILE *out, const struct summary *summary);
-void tables_put_sentences(FILE *out, const struct summary *summary);
+/* The headline family with simultaneous intervals, cross-checks and p values. */
+tables_fill tables_fill_family;
 
-/* tokens/s, TPOT, TTFT and acceptance length of every cell; the log R of every block. */
-void tables_put_absolute(FILE *out, const struct summary *summary);
-void tables_put_blocks(FILE *out, const struct summary *summary);
+/* Speedups by other estimates; without suspect data. */
+tables_fill tables_fill_estimates, tables_fill_suspect;
 
-/* Machine and plan; what was excluded; what is marked; where it all comes from. */
-void tables_put_setting(FILE *out, const struct summary *summary);
-void tables_put_exclusions(FILE *out, const struct summary *summary);
-void tables_put_marks(FILE *out, const struct summary *summary);
-void tables_put_provenance(FILE *out, const struct summary *summary);
+/* By budget; the best budget, honestly. */
+tables_fill tables_fill_budgets, tables_fill_best;
 
-/* --- notes under a table: a letter for each rule that marks a number
- * ---------------------------------------------------- */
+/* Of every cell. */
+tables_fill tables_fill_absolute, tables_fill_record, tables_fill_throughput, tables_fill_latency_prompts,
+    tables_fill_latency_blocks, tables_fill_losslessness;
 
-#define NOTES_MAXIMUM 26
+/* What a round costs, what memory holds, what a token takes. */
+tables_fill tables_fill_rounds, tables_fill_model, tables_fill_fits, tables_fill_scaling, tables_fill_memory,
+    tables_fill_energy;
 
-struct notes {
-    const char *rules[NOTES_MAXIMUM];
-    bool letter[NOTES_MAXIMUM]; /* marks numbers by its letter; else it stands beside a dash */
-    int count;
-};
+/* What was excluded; what is marked; where it all comes from; log R of every block. */
+tables_fill tables_fill_exclusions, tables_fill_marks, tables_fill_provenance, tables_fill_blocks;
 
-/* Writes the letters of these rule ids as a superscript. */
-void notes_put_marks(FILE *out, struct notes *notes, const json_t *marks);
-void notes_put_mark(FILE *out, struct notes *notes, const char *rule);
+/* A row of two cells. */
+void tables_add_fact(struct table *table, const char *label, const char *text);
 
-/* Remembers a rule whose id is printed beside a dash. */
-void notes_add_missing(struct notes *notes, const char *rule);
+/* A value as a person reads it; hashes by their first digits. free() it. */
+char *tables_value_text(const json_t *value);
 
-/* The rules' explanations, one paragraph in small type. */
-void notes_put(FILE *out, const struct notes *notes, const struct summary *summary);
+/* Cells that many tables have: "b16"; "b16 over auto"; "code", or "all workloads". */
+void tables_put_arm(struct table *table, const struct summary *summary, int arm);
+void tables_put_pair(struct table *table, const struct summary *summary, const struct comparison *comparison);
+void tables_put_workload(struct table *table, const struct summary *summary, int workload);
 
 #endif

@@ -1,116 +1,247 @@
-#include "render/latex.h"
+/* Tables of cells, a section for each workload; and log R of every block. */
 #include "render/tables.h"
 
 #include <math.h>
-#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define BLOCKS_MAXIMUM 8 /* columns of a part of the table of blocks */
+typedef bool shows_cell(const struct cell *cell);
+typedef void put_cell(struct table *table, const struct summary *summary, const struct cell *cell);
 
-static const struct quantity {
-    const char *head;
-    size_t offset; /* of the interval in struct cell */
-} quantities[] = {
-    {"tokens/s", offsetof(struct cell, tokens_per_s)},
-    {"TPOT / \\unit{\\ms}", offsetof(struct cell, tpot_ms)},
-    {"TTFT / \\unit{\\ms}", offsetof(struct cell, ttft_ms)},
-    {"acceptance $\\tau$", offsetof(struct cell, tau)},
-};
-enum { QUANTITY_COUNT = sizeof quantities / sizeof *quantities };
-
-struct format {
-    int decimals, digits;
-};
-
-static const struct interval *interval_of(const struct cell *cell, int quantity)
+/* A row for each cell that is shown: the arm, and what `put` puts. */
+static void fill_cells(struct table *table, const struct summary *summary, shows_cell *shows, put_cell *put)
 {
-    return (const struct interval *)((const char *)cell + quantities[quantity].offset);
-}
-
-static struct format fit_format(const struct summary *summary, int quantity)
-{
-    double largest = 1;
-    for (int i = 0; i < summary->cell_count; i++) {
-        const struct interval *interval = interval_of(&summary->cells[i], quantity);
-        largest = interval->present ? fmax(largest, fmax(interval->value, interval->high)) : largest;
-    }
-    struct format format = {.decimals = latex_decimals(largest)};
-    format.decimals = format.decimals > 2 ? 2 : format.decimals;
-    format.digits = latex_digits(largest, format.decimals);
-    return format;
-}
-
-static void put_interval(FILE *out, const struct interval *interval, struct format format)
-{
-    if (!interval->present) {
-        fputs(" & {---} &", out);
-        return;
-    }
-    fprintf(out, " & %.*f & ", format.decimals, interval->value);
-    if (isfinite(interval->low) && interval->low < interval->high)
-        latex_put_range(out, interval->low, interval->high, format.decimals, format.digits);
-}
-
-static void put_cell_row(FILE *out, const struct summary *summary, const struct cell *cell,
-                         const struct format *formats, struct notes *notes)
-{
-    latex_put(out, summary_arm_text(summary, cell->arm));
-    notes_put_marks(out, notes, cell->marks);
-    if (cell->missing.rule) {
-        fprintf(out, " & \\multicolumn{%d}{l}{", 2 * QUANTITY_COUNT);
-        latex_put_missing(out, &cell->missing);
-        fputs("}", out);
-        notes_add_missing(notes, cell->missing.rule);
-    } else {
-        for (int i = 0; i < QUANTITY_COUNT; i++)
-            put_interval(out, interval_of(cell, i), formats[i]);
-    }
-    fprintf(out, " & %d/%d & %d", cell->blocks_valid, cell->blocks_planned, cell->tries);
-    if (cell->excluded)
-        fprintf(out, " (%d)", cell->excluded);
-    fputs(" \\\\\n", out);
-}
-
-void tables_put_absolute(FILE *out, const struct summary *summary)
-{
-    struct format formats[QUANTITY_COUNT];
-    struct notes notes = {0};
-    fputs("\\begin{longtable}{@{}l", out);
-    for (int i = 0; i < QUANTITY_COUNT; i++) {
-        formats[i] = fit_format(summary, i);
-        fprintf(out, " S[table-format=%d.%d] @{\\hspace{.35em}}l", formats[i].digits, formats[i].decimals);
-    }
-    fputs(" c r@{}}\n\\caption{\\AbsoluteCaption}\\\\\n\\toprule\narm", out);
-    for (int i = 0; i < QUANTITY_COUNT; i++)
-        fprintf(out, " & \\multicolumn{2}{c}{%s}", quantities[i].head);
-    fputs(" & blocks & tries \\\\\n\\midrule\n\\endfirsthead\n\\toprule\narm", out);
-    for (int i = 0; i < QUANTITY_COUNT; i++)
-        fprintf(out, " & \\multicolumn{2}{c}{%s}", quantities[i].head);
-    fputs(" & blocks & tries \\\\\n\\midrule\n\\endhead\n\\bottomrule\n\\endfoot\n", out);
+    table->section_key = xstrdup("workload");
     for (int workload = 0; workload < summary->workload_count; workload++) {
-        fprintf(out, "%s\\multicolumn{%d}{@{}l}{\\itshape ", workload ? "\\addlinespace\n" : "",
-                2 * QUANTITY_COUNT + 3);
-        latex_put(out, summary_workload_text(summary, workload));
-        fputs("} \\\\*\n", out);
+        int last = -1;
         for (int arm = 0; arm < summary->arm_count; arm++) {
             const struct cell *cell = summary_find_cell(summary, arm, workload);
-            if (cell)
-                put_cell_row(out, summary, cell, formats, &notes);
+            if (!cell || !shows(cell))
+                continue;
+            table_add_row(table, summary_workload_text(summary, workload));
+            if (last >= 0 && !summary_alike(summary, arm, last))
+                table_set_apart(table);
+            last = arm;
+            tables_put_arm(table, summary, arm);
+            put(table, summary, cell);
         }
     }
-    fputs("\\end{longtable}\n", out);
-    notes_put(out, &notes, summary);
 }
+
+static bool shows_all(const struct cell *cell)
+{
+    (void)cell;
+    return true;
+}
+
+/* --- absolute numbers --------------------------------------------------------------------------------------------- */
+
+static void put_absolute(struct table *table, const struct summary *summary, const struct cell *cell)
+{
+    (void)summary;
+    const struct interval *const intervals[] = {&cell->tokens_per_s, &cell->tpot_ms, &cell->ttft_ms, &cell->tau};
+    for (int i = 0; i < 4; i++)
+        table_put_interval(table, intervals[i], i == 0 ? cell->marks : NULL, i == 0 ? cell->missing.rule : NULL);
+}
+
+void tables_fill_absolute(struct table *table, const struct summary *summary)
+{
+    table_add_column(table, COLUMN_TEXT, "arm", "arm");
+    table_add_column(table, COLUMN_INTERVAL, "tokens_per_s", "tokens/s");
+    table_add_column(table, COLUMN_INTERVAL, "tpot_ms", "TPOT / ms");
+    table_add_column(table, COLUMN_INTERVAL, "ttft_ms", "TTFT / ms");
+    table_add_column(table, COLUMN_INTERVAL, "tau", "τ");
+    fill_cells(table, summary, shows_all, put_absolute);
+}
+
+/* --- blocks, tries and sessions ----------------------------------------------------------------------------------- */
+
+/* "5/6+3; 7 (1); 2": valid of planned blocks, behind a plus those of which results could be seen; tries, excluded ones
+ * in brackets; sessions. */
+static void put_record(struct table *table, const struct cell *cell)
+{
+    char *text = xformat("%d/%d", cell->blocks_valid, cell->blocks_planned), *longer;
+    for (size_t i = 0; i < json_array_size(cell->extended_from); i++, free(text), text = longer)
+        longer = xformat("%s+%lld", text, (long long)json_integer_value(json_array_get(cell->extended_from, i)));
+    char *excluded = cell->excluded ? xformat(" (%d)", cell->excluded) : xstrdup("");
+    char *sessions = cell->sessions >= 0 ? xformat("; %d", cell->sessions) : xstrdup("");
+    table_put_format(table, "%s; %d%s%s", text, cell->tries, excluded, sessions);
+    free(sessions);
+    free(excluded);
+    free(text);
+}
+
+void tables_fill_record(struct table *table, const struct summary *summary)
+{
+    table_add_column(table, COLUMN_TEXT, "arm", "arm");
+    for (int i = 0; i < summary->workload_count; i++)
+        table_add_column(table, COLUMN_TEXT, summary_workload_text(summary, i), summary_workload_text(summary, i));
+    for (int arm = 0; arm < summary->arm_count && summary->workload_count > 0; arm++) {
+        table_add_row(table, NULL);
+        if (arm > 0 && !summary_alike(summary, arm, arm - 1))
+            table_set_apart(table);
+        tables_put_arm(table, summary, arm);
+        for (int i = 0; i < summary->workload_count; i++) {
+            const struct cell *cell = summary_find_cell(summary, arm, i);
+            if (cell)
+                put_record(table, cell);
+            else
+                table_put_missing(table, NULL);
+        }
+    }
+}
+
+/* --- throughput --------------------------------------------------------------------------------------------------- */
+
+static bool shows_throughput(const struct cell *cell)
+{
+    return cell->aggregate_tokens_per_s.present || cell->aggregate_missing.rule ||
+           cell->end_to_end_tokens_per_s.present;
+}
+
+static void put_throughput(struct table *table, const struct summary *summary, const struct cell *cell)
+{
+    table_put_number(table, summary->arms[cell->arm].concurrency);
+    table_put_interval(table, &cell->end_to_end_tokens_per_s, cell->marks, cell->missing.rule);
+    table_put_interval(table, &cell->aggregate_tokens_per_s, NULL, cell->aggregate_missing.rule);
+    table_put_interval(table, &cell->aggregate_per_device, NULL, NULL);
+    table_put_text(table, cell->pareto ? "front" : "");
+}
+
+void tables_fill_throughput(struct table *table, const struct summary *summary)
+{
+    table_add_column(table, COLUMN_TEXT, "arm", "arm");
+    table_add_column(table, COLUMN_COUNT, "in_flight", "in flight");
+    table_add_column(table, COLUMN_INTERVAL, "end_to_end_tokens_per_s", "per user");
+    table_add_column(table, COLUMN_INTERVAL, "aggregate_tokens_per_s", "all together");
+    table_add_column(table, COLUMN_INTERVAL, "aggregate_per_device", "per device");
+    table_add_column(table, COLUMN_TEXT, "pareto", "Pareto");
+    fill_cells(table, summary, shows_throughput, put_throughput);
+}
+
+/* --- latency ------------------------------------------------------------------------------------------------------ */
+
+static const double quantiles[] = {.5, .9, .95, .99};
+enum { QUANTILE_COUNT = sizeof quantiles / sizeof *quantiles };
+
+static const struct interval *latency_of(const struct cell *cell, enum summary_metric metric, double quantile,
+                                         bool prompts)
+{
+    for (int i = 0; i < cell->latency_count; i++) {
+        const struct latency *latency = &cell->latency[i];
+        if (latency->metric == metric && fabs(latency->quantile - quantile) < 1e-9)
+            return prompts ? &latency->over_prompts : &latency->over_blocks;
+    }
+    return NULL;
+}
+
+static bool any_has(const struct summary *summary, enum summary_metric metric, double quantile, bool prompts)
+{
+    for (int i = 0; i < summary->cell_count; i++) {
+        const struct interval *interval = latency_of(&summary->cells[i], metric, quantile, prompts);
+        if (interval && interval->present)
+            return true;
+    }
+    return false;
+}
+
+static void add_latency_column(struct table *table, enum summary_metric metric, double quantile)
+{
+    static const char *const heads[] = {
+        [SUMMARY_TTFT] = "TTFT", [SUMMARY_TPOT] = "TPOT", [SUMMARY_END_TO_END] = "end to end"};
+    char *key = xformat("%s_p%.0f", summary_metric_names[metric], 100 * quantile);
+    char *head = xformat("%s p%.0f", heads[metric], 100 * quantile);
+    table_add_column(table, COLUMN_INTERVAL, key, head);
+    free(key);
+    free(head);
+}
+
+static void fill_latency(struct table *table, const struct summary *summary, bool prompts)
+{
+    table->section_key = xstrdup("workload");
+    table_add_column(table, COLUMN_TEXT, "arm", "arm");
+    for (int metric = 0; metric < SUMMARY_METRIC_COUNT; metric++)
+        for (int i = 0; i < QUANTILE_COUNT; i++)
+            if (any_has(summary, (enum summary_metric)metric, quantiles[i], prompts))
+                add_latency_column(table, (enum summary_metric)metric, quantiles[i]);
+    if (table->column_count == 1)
+        return;
+    for (int workload = 0; workload < summary->workload_count; workload++)
+        for (int arm = 0; arm < summary->arm_count; arm++) {
+            const struct cell *cell = summary_find_cell(summary, arm, workload);
+            if (!cell || cell->latency_count == 0)
+                continue;
+            table_add_row(table, summary_workload_text(summary, workload));
+            tables_put_arm(table, summary, arm);
+            for (int metric = 0; metric < SUMMARY_METRIC_COUNT; metric++)
+                for (int i = 0; i < QUANTILE_COUNT; i++) {
+                    if (!any_has(summary, (enum summary_metric)metric, quantiles[i], prompts))
+                        continue;
+                    const struct interval *interval =
+                        latency_of(cell, (enum summary_metric)metric, quantiles[i], prompts);
+                    table_put_interval(table, interval ? interval : &(struct interval){0}, NULL, NULL);
+                }
+        }
+}
+
+void tables_fill_latency_prompts(struct table *table, const struct summary *summary)
+{
+    fill_latency(table, summary, true);
+}
+
+void tables_fill_latency_blocks(struct table *table, const struct summary *summary)
+{
+    fill_latency(table, summary, false);
+}
+
+/* --- losslessness ------------------------------------------------------------------------------------------------- */
+
+static bool shows_losslessness(const struct cell *cell)
+{
+    return cell->losslessness.present;
+}
+
+static double count_or_nothing(int64_t count)
+{
+    return count < 0 ? NAN : (double)count;
+}
+
+static void put_losslessness(struct table *table, const struct summary *summary, const struct cell *cell)
+{
+    const struct losslessness *of = &cell->losslessness;
+    const struct comparison *comparison = summary_compare(summary, cell->arm, "auto", cell->workload);
+    const int64_t counts[] = {of->requests, of->identical, of->diverged, of->tokens_compared, of->audited_tokens};
+    for (int i = 0; i < 5; i++)
+        table_put_number(table, count_or_nothing(counts[i]));
+    table_put_number(table, of->audit_regret_max);
+    table_put_interval(table, comparison ? &comparison->speedup_identical : &(struct interval){0}, NULL, NULL);
+}
+
+void tables_fill_losslessness(struct table *table, const struct summary *summary)
+{
+    table_add_column(table, COLUMN_TEXT, "arm", "arm");
+    table_add_column(table, COLUMN_COUNT, "requests", "requests");
+    table_add_column(table, COLUMN_COUNT, "identical", "identical");
+    table_add_column(table, COLUMN_COUNT, "diverged", "diverged");
+    table_add_column(table, COLUMN_COUNT, "tokens_compared", "tokens compared");
+    table_add_column(table, COLUMN_COUNT, "audited_tokens", "tokens audited");
+    table_add_column(table, COLUMN_NUMBER, "audit_regret_max", "largest regret");
+    table_add_column(table, COLUMN_INTERVAL, "speedup_identical", "speedup, identical");
+    fill_cells(table, summary, shows_losslessness, put_losslessness);
+}
+
+/* --- log R of every block ----------------------------------------------------------------------------------------- */
 
 static int last_block(const struct summary *summary)
 {
-    int last = summary->blocks;
+    int last = 0;
     for (int i = 0; i < summary->comparison_count; i++) {
-        const json_t *blocks = summary->comparisons[i].blocks;
-        for (size_t j = 0; j < json_array_size(blocks); j++) {
-            int block = (int)json_integer_value(json_object_get(json_array_get(blocks, j), "block"));
-            last = block > last ? block : last;
-        }
+        const json_t *const lists[] = {summary->comparisons[i].blocks, summary->comparisons[i].dropped};
+        for (int list = 0; list < 2; list++)
+            for (size_t j = 0; j < json_array_size(lists[list]); j++) {
+                int block = (int)json_integer_value(json_object_get(json_array_get(lists[list], j), "block"));
+                last = block > last ? block : last;
+            }
     }
     return last;
 }
@@ -125,59 +256,39 @@ static const json_t *find_block(const json_t *blocks, int block)
     return NULL;
 }
 
-static void put_block(FILE *out, const struct comparison *comparison, int block, struct notes *notes)
+static void put_block(struct table *table, const struct comparison *comparison, int block)
 {
     const json_t *object = find_block(comparison->blocks, block), *dropped = find_block(comparison->dropped, block);
     if (object) {
-        fprintf(out, " & %.3f", json_number_value(json_object_get(object, "log_ratio")));
+        table_put_number(table, json_number_value(json_object_get(object, "log_ratio")));
         return;
     }
-    fputs(" & {---", out);
+    table_put_missing(table, NULL);
     if (dropped)
-        notes_put_mark(out, notes, json_string_value(json_object_get(dropped, "rule")));
-    fputs("}", out);
+        table_set_mark(table, json_string_value(json_object_get(dropped, "rule")));
 }
 
-static void put_blocks_head(FILE *out, int first, int last)
+void tables_fill_blocks(struct table *table, const struct summary *summary)
 {
-    fputs("\\toprule\ncomparison & workload", out);
-    for (int block = first; block <= last; block++)
-        fprintf(out, " & {%d}", block);
-    fputs(" \\\\\n\\midrule\n", out);
-}
-
-static void put_blocks_part(FILE *out, const struct summary *summary, int first, int last, struct notes *notes)
-{
-    fputs("\\begin{longtable}{@{}ll", out);
-    for (int block = first; block <= last; block++)
-        fputs(" S[table-format=-1.3]", out);
-    fputs("@{}}\n\\caption{\\BlocksCaption}\\\\\n", out);
-    put_blocks_head(out, first, last);
-    fputs("\\endfirsthead\n", out);
-    put_blocks_head(out, first, last);
-    fputs("\\endhead\n\\bottomrule\n\\endfoot\n", out);
-    for (int i = 0; i < summary->comparison_count; i++) {
-        const struct comparison *comparison = &summary->comparisons[i];
-        if (i > 0 && (comparison->arm != comparison[-1].arm || comparison->baseline != comparison[-1].baseline))
-            fputs("\\addlinespace[1.5pt]\n", out);
-        latex_put(out, summary_arm_text(summary, comparison->arm));
-        fputs(" over ", out);
-        latex_put(out, summary_arm_text(summary, comparison->baseline));
-        fputs(" & ", out);
-        latex_put_narrow(out, summary_workload_text(summary, comparison->workload));
-        for (int block = first; block <= last; block++)
-            put_block(out, comparison, block, notes);
-        fputs(" \\\\\n", out);
-    }
-    fputs("\\end{longtable}\n", out);
-}
-
-void tables_put_blocks(FILE *out, const struct summary *summary)
-{
-    struct notes notes = {0};
     int last = last_block(summary);
-    for (int first = 1; first <= last; first += BLOCKS_MAXIMUM)
-        put_blocks_part(out, summary, first, first + BLOCKS_MAXIMUM - 1 < last ? first + BLOCKS_MAXIMUM - 1 : last,
-                        &notes);
-    notes_put(out, &notes, summary);
+    table->decimals = 3;
+    table->stub = 2;
+    table_add_column(table, COLUMN_TEXT, "comparison", "comparison");
+    table_add_column(table, COLUMN_TEXT, "workload", "workload");
+    for (int block = 1; block <= last; block++) {
+        char *key = xformat("block_%d", block), *head = xformat("%d", block);
+        table_add_column(table, COLUMN_NUMBER, key, head);
+        free(key);
+        free(head);
+    }
+    for (int i = 0; i < summary->comparison_count && last > 0; i++) {
+        const struct comparison *comparison = &summary->comparisons[i];
+        table_add_row(table, NULL);
+        if (i > 0 && (comparison->arm != comparison[-1].arm || comparison->baseline != comparison[-1].baseline))
+            table_set_apart(table);
+        tables_put_pair(table, summary, comparison);
+        tables_put_workload(table, summary, comparison->workload);
+        for (int block = 1; block <= last; block++)
+            put_block(table, comparison, block);
+    }
 }

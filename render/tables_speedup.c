@@ -1,239 +1,292 @@
-#include "render/latex.h"
-#include "render/macros.h"
+/* Tables of comparisons. */
 #include "render/tables.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define COLUMNS_MAXIMUM 4    /* workloads side by side */
-#define NARROW_INTERVAL 0.02 /* an interval narrower than this is printed with a decimal more */
+#define FORMAT_SPEEDUP 1
 
-/* What a table of speedups shows. */
-struct speedup_table {
-    const char *baseline;
-    bool end_to_end;
-    int decimals, digits;
-};
+typedef const struct interval *find_interval(const struct comparison *comparison);
 
-static const struct interval *interval_of(const struct speedup_table *table, const struct comparison *comparison)
+static const struct interval *find_speedup(const struct comparison *comparison)
 {
-    return table->end_to_end ? &comparison->speedup_end_to_end : &comparison->speedup;
+    return &comparison->speedup;
 }
 
-static void fit_format(const struct summary *summary, struct speedup_table *table)
+static const struct interval *find_end_to_end(const struct comparison *comparison)
 {
-    table->decimals = 2;
-    table->digits = 1;
+    return &comparison->speedup_end_to_end;
+}
+
+static const struct interval *find_aggregate(const struct comparison *comparison)
+{
+    return &comparison->speedup_aggregate;
+}
+
+/* --- arms by workloads -------------------------------------------------------------------------------------------- */
+
+static bool has_any(const struct summary *summary, const char *baseline, int arm, find_interval *find, bool missing_too)
+{
     for (int i = 0; i < summary->comparison_count; i++) {
-        const struct interval *interval = interval_of(table, &summary->comparisons[i]);
-        if (interval->high - interval->low < NARROW_INTERVAL)
-            table->decimals = 3;
-    }
-    for (int i = 0; i < summary->comparison_count; i++) {
-        const struct interval *interval = interval_of(table, &summary->comparisons[i]);
-        double largest = isfinite(interval->high) ? interval->high : interval->value;
-        if (interval->present && latex_digits(largest, table->decimals) > table->digits)
-            table->digits = latex_digits(largest, table->decimals);
-    }
-}
-
-static void put_cell(FILE *out, const struct speedup_table *table, const struct comparison *comparison,
-                     struct notes *notes)
-{
-    const struct interval *interval = comparison ? interval_of(table, comparison) : NULL;
-    if (!interval || !interval->present) {
-        const struct missing *missing = comparison ? &comparison->missing : &(struct missing){0};
-        fputs(" & \\multicolumn{2}{l}{", out);
-        latex_put_missing(out, missing);
-        fputs("}", out);
-        if (missing->rule)
-            notes_add_missing(notes, missing->rule);
-        return;
-    }
-    fprintf(out, " & %s%.*f & ", comparison->best && !table->end_to_end ? "\\best " : "", table->decimals,
-            interval->value);
-    if (isfinite(interval->low))
-        latex_put_range(out, interval->low, interval->high, table->decimals, table->digits);
-    notes_put_marks(out, notes, comparison->marks);
-}
-
-static void put_part(FILE *out, const struct summary *summary, const struct speedup_table *table, int first, int last,
-                     struct notes *notes)
-{
-    fputs("\\begin{tabular}{@{}l", out);
-    for (int i = first; i <= last; i++)
-        fprintf(out, " S[table-format=%d.%d] @{\\hspace{.4em}}l", table->digits, table->decimals);
-    fputs("@{}}\n\\toprule\n", out);
-    for (int i = first; i <= last; i++) {
-        fputs(" & \\multicolumn{2}{c}{", out);
-        latex_put_narrow(out, summary_workload_text(summary, i < summary->workload_count ? i : SUMMARY_ALL_WORKLOADS));
-        fputs("}", out);
-    }
-    fputs(" \\\\\n\\midrule\n", out);
-    for (int arm = 0; arm < summary->arm_count; arm++) {
-        bool any = false;
-        for (int i = first; i <= last && !any; i++)
-            any =
-                summary_compare(summary, arm, table->baseline, i < summary->workload_count ? i : SUMMARY_ALL_WORKLOADS);
-        if (!any)
-            continue;
-        latex_put(out, summary_arm_text(summary, arm));
-        for (int i = first; i <= last; i++)
-            put_cell(
-                out, table,
-                summary_compare(summary, arm, table->baseline, i < summary->workload_count ? i : SUMMARY_ALL_WORKLOADS),
-                notes);
-        fputs(" \\\\\n", out);
-    }
-    fputs("\\bottomrule\n\\end{tabular}\n", out);
-}
-
-static void put_table(FILE *out, const struct summary *summary, struct speedup_table table)
-{
-    struct notes notes = {0};
-    fit_format(summary, &table);
-    for (int first = 0; first <= summary->workload_count; first += COLUMNS_MAXIMUM) {
-        int last = first + COLUMNS_MAXIMUM - 1;
-        if (first > 0)
-            fputs("\\par\\medskip\n", out);
-        put_part(out, summary, &table, first, last < summary->workload_count ? last : summary->workload_count, &notes);
-    }
-    notes_put(out, &notes, summary);
-}
-
-void tables_put_speedup(FILE *out, const struct summary *summary)
-{
-    put_table(out, summary, (struct speedup_table){.baseline = "auto"});
-}
-
-void tables_put_over_linear(FILE *out, const struct summary *summary)
-{
-    put_table(out, summary, (struct speedup_table){.baseline = "linear"});
-}
-
-void tables_put_end_to_end(FILE *out, const struct summary *summary)
-{
-    put_table(out, summary, (struct speedup_table){.baseline = "auto", .end_to_end = true});
-}
-
-static bool has_family(const struct summary *summary)
-{
-    for (int i = 0; i < summary->comparison_count; i++)
-        if (summary->comparisons[i].headline)
+        const struct comparison *comparison = &summary->comparisons[i];
+        if ((arm < 0 || comparison->arm == arm) && summary_is_method(summary, comparison->baseline, baseline) &&
+            (missing_too || find(comparison)->present))
             return true;
+    }
     return false;
 }
 
-static void put_names(FILE *out, const struct summary *summary, const struct comparison *comparison)
+static void put_comparison(struct table *table, const struct comparison *comparison, find_interval *find)
 {
-    latex_put(out, summary_arm_text(summary, comparison->arm));
-    fputs(" over ", out);
-    latex_put(out, summary_arm_text(summary, comparison->baseline));
+    if (!comparison) {
+        table_put_missing(table, NULL);
+        return;
+    }
+    bool decode = find == find_speedup;
+    const struct interval *interval = find(comparison);
+    if (decode && !interval->present && comparison->speedup_unpaired.present) {
+        table_put_interval(table, &comparison->speedup_unpaired, comparison->marks, NULL);
+        table_set_mark(table, comparison->missing.rule);
+        return;
+    }
+    table_put_interval(table, interval, comparison->marks, comparison->missing.rule);
+    if (decode && interval->present && comparison->best)
+        table_set_bold(table);
 }
 
-static void put_limits(FILE *out, double low, double high)
+static void fill_matrix(struct table *table, const struct summary *summary, const char *baseline, find_interval *find,
+                        bool missing_too)
 {
-    fputs(" & ", out);
-    if (isfinite(low))
-        latex_put_range(out, low, high, 3, 1);
+    table_add_column(table, COLUMN_TEXT, "arm", "");
+    if (!has_any(summary, baseline, -1, find, missing_too))
+        return;
+    for (int i = 0; i <= summary->workload_count; i++) {
+        const char *name = summary_workload_text(summary, i < summary->workload_count ? i : SUMMARY_ALL_WORKLOADS);
+        table_add_alike(table, COLUMN_INTERVAL, name, name, FORMAT_SPEEDUP);
+    }
+    int last = -1;
+    for (int arm = 0; arm < summary->arm_count; arm++) {
+        if (!has_any(summary, baseline, arm, find, missing_too))
+            continue;
+        table_add_row(table, NULL);
+        if (last >= 0 && !summary_alike(summary, arm, last))
+            table_set_apart(table);
+        last = arm;
+        tables_put_arm(table, summary, arm);
+        for (int i = 0; i <= summary->workload_count; i++)
+            put_comparison(
+                table, summary_compare(summary, arm, baseline, i < summary->workload_count ? i : SUMMARY_ALL_WORKLOADS),
+                find);
+    }
+}
+
+void tables_fill_speedup(struct table *table, const struct summary *summary)
+{
+    table->empty = xstrdup("Nothing was compared with auto.");
+    fill_matrix(table, summary, "auto", find_speedup, true);
+}
+
+void tables_fill_over_linear(struct table *table, const struct summary *summary)
+{
+    fill_matrix(table, summary, "linear", find_speedup, true);
+}
+
+void tables_fill_end_to_end(struct table *table, const struct summary *summary)
+{
+    fill_matrix(table, summary, "auto", find_end_to_end, false);
+}
+
+void tables_fill_aggregate(struct table *table, const struct summary *summary)
+{
+    fill_matrix(table, summary, "auto", find_aggregate, false);
+}
+
+/* --- the headline family ------------------------------------------------------------------------------------------ */
+
+static void put_verdict(struct table *table, const struct summary *summary, const struct comparison *comparison)
+{
+    if (comparison->verdict && strcmp(comparison->verdict, "equal") == 0)
+        table_put_format(table, "equal within %.3g%%", 100 * summary->equivalence_margin);
     else
-        fputs("---", out);
+        table_put_text(table, comparison->verdict);
 }
 
-static void put_family_row(FILE *out, const struct summary *summary, const struct comparison *comparison,
-                           struct notes *notes)
+void tables_fill_family(struct table *table, const struct summary *summary)
 {
-    put_names(out, summary, comparison);
-    fputs(" & ", out);
-    latex_put_narrow(out, summary_workload_text(summary, comparison->workload));
-    if (!comparison->speedup.present) {
-        fputs(" & \\multicolumn{7}{l}{", out);
-        latex_put_missing(out, &comparison->missing);
-        fputs("} \\\\\n", out);
-        if (comparison->missing.rule)
-            notes_add_missing(notes, comparison->missing.rule);
-        return;
-    }
-    fprintf(out, " & %.3f", comparison->speedup.value);
-    notes_put_marks(out, notes, comparison->marks);
-    put_limits(out, comparison->speedup.low, comparison->speedup.high);
-    put_limits(out, comparison->simultaneous.low, comparison->simultaneous.high);
-    put_limits(out, comparison->fieller.low, comparison->fieller.high);
-    const double ps[] = {comparison->p, comparison->p_holm, comparison->sign_flip_p};
-    for (int i = 0; i < 3; i++) {
-        fputs(" & ", out);
-        latex_put_p(out, ps[i]);
-    }
-    fputs(" \\\\\n", out);
-}
-
-void tables_put_family(FILE *out, const struct summary *summary)
-{
-    struct notes notes = {0};
-    if (!has_family(summary)) {
-        fputs("The plan names no headline comparison.\n", out);
-        return;
-    }
-    fputs("\\begin{tabular}{@{}llrlllrrr@{}}\n\\toprule\n & & & pointwise & simultaneous & Fieller & "
-          "\\multicolumn{3}{c@{}}{$p$} \\\\\n"
-          "\\cmidrule(l){7-9}\ncomparison & workload & $R$ & interval & interval & interval & log-t & Holm & sign flip "
-          "\\\\\n"
-          "\\midrule\n",
-          out);
-    for (int i = 0; i < summary->comparison_count; i++)
-        if (summary->comparisons[i].headline)
-            put_family_row(out, summary, &summary->comparisons[i], &notes);
-    fputs("\\bottomrule\n\\end{tabular}\n", out);
-    notes_put(out, &notes, summary);
-}
-
-static void put_sentence(FILE *out, const struct summary *summary, const struct comparison *comparison)
-{
-    if (comparison->workload == SUMMARY_ALL_WORKLOADS) {
-        fputs("Over all workloads, ", out);
-    } else {
-        fputs("On ", out);
-        latex_put(out, summary_workload_text(summary, comparison->workload));
-        fputs(", ", out);
-    }
-    if (!comparison->speedup.present) {
-        put_names(out, summary, comparison);
-        fputs(" has no valid number (", out);
-        latex_put(out, comparison->missing.rule);
-        fputs(").\n", out);
-        return;
-    }
-    char *name = macros_comparison_name(summary, comparison);
-    bool simultaneous = isfinite(comparison->simultaneous.low), interval = isfinite(comparison->speedup.low);
-    fputs("\\textbf{", out);
-    latex_put(out, summary_arm_text(summary, comparison->arm));
-    fprintf(out, "} decodes \\textbf{\\%s{}} times as fast as \\textbf{", name);
-    latex_put(out, summary_arm_text(summary, comparison->baseline));
-    fprintf(out, "} (%s$n=\\%sN{}$ blocks%s", interval ? "" : "too few for an interval: ", name,
-            json_array_size(summary->extended_from) ? "\\Extended{}" : "");
-    if (interval)
-        fprintf(out, ", \\IntervalLevel\\%% interval [\\%sLow{}, \\%sHigh{}]", name, name);
-    if (simultaneous)
-        fprintf(out, ", simultaneous [\\%sSimultaneousLow{}, \\%sSimultaneousHigh{}]", name, name);
-    double low = simultaneous ? comparison->simultaneous.low : comparison->speedup.low;
-    double high = simultaneous ? comparison->simultaneous.high : comparison->speedup.high;
-    fprintf(out, ")%s.\n", low <= 1 && 1 <= high ? "; no difference is shown" : "");
-    free(name);
-}
-
-/* Of the headline family, what holds over all workloads; where a plan asks for single workloads only, those. */
-void tables_put_sentences(FILE *out, const struct summary *summary)
-{
-    bool overall = false;
-    for (int i = 0; i < summary->comparison_count; i++)
-        overall =
-            overall || (summary->comparisons[i].headline && summary->comparisons[i].workload == SUMMARY_ALL_WORKLOADS);
+    table->empty = xstrdup("The plan names no headline comparison.");
+    table->stub = 2;
+    table_add_column(table, COLUMN_TEXT, "comparison", "comparison");
+    table_add_column(table, COLUMN_TEXT, "workload", "workload");
+    table_add_alike(table, COLUMN_INTERVAL, "speedup", "speedup, pointwise", FORMAT_SPEEDUP);
+    table_add_alike(table, COLUMN_LIMITS, "simultaneous", "simultaneous", FORMAT_SPEEDUP);
+    table_add_alike(table, COLUMN_LIMITS, "fieller", "Fieller", FORMAT_SPEEDUP);
+    table_add_column(table, COLUMN_P, "p", "p");
+    table_add_column(table, COLUMN_P, "p_holm", "p, Holm");
+    table_add_column(table, COLUMN_P, "sign_flip_p", "p, sign flip");
+    table_add_column(table, COLUMN_TEXT, "verdict", "verdict");
     for (int i = 0; i < summary->comparison_count; i++) {
         const struct comparison *comparison = &summary->comparisons[i];
-        if (comparison->headline && (!overall || comparison->workload == SUMMARY_ALL_WORKLOADS))
-            put_sentence(out, summary, comparison);
+        if (!comparison->headline)
+            continue;
+        table_add_row(table, NULL);
+        tables_put_pair(table, summary, comparison);
+        tables_put_workload(table, summary, comparison->workload);
+        table_put_interval(table, &comparison->speedup, comparison->marks, comparison->missing.rule);
+        table_put_limits(table, comparison->simultaneous.low, comparison->simultaneous.high);
+        table_put_limits(table, comparison->fieller.low, comparison->fieller.high);
+        table_put_number(table, comparison->p);
+        table_put_number(table, comparison->p_holm);
+        table_put_number(table, comparison->sign_flip_p);
+        put_verdict(table, summary, comparison);
     }
-    if (!has_family(summary))
-        fputs("The plan names no headline comparison.\n", out);
+}
+
+/* --- other estimates ---------------------------------------------------------------------------------------------- */
+
+void tables_fill_estimates(struct table *table, const struct summary *summary)
+{
+    table->stub = 2;
+    table_add_column(table, COLUMN_TEXT, "comparison", "comparison");
+    table_add_column(table, COLUMN_TEXT, "workload", "workload");
+    table_add_alike(table, COLUMN_INTERVAL, "speedup", "blocks", FORMAT_SPEEDUP);
+    table_add_alike(table, COLUMN_INTERVAL, "speedup_prompts", "prompts and blocks", FORMAT_SPEEDUP);
+    table_add_alike(table, COLUMN_INTERVAL, "speedup_identical", "identical outputs", FORMAT_SPEEDUP);
+    table_add_column(table, COLUMN_P, "p", "p");
+    table_add_column(table, COLUMN_P, "p_bh", "p, BH");
+    const struct comparison *last = NULL;
+    for (int i = 0; i < summary->comparison_count; i++) {
+        const struct comparison *comparison = &summary->comparisons[i];
+        if (comparison->workload == SUMMARY_ALL_WORKLOADS ||
+            !(comparison->speedup_prompts.present || comparison->speedup_identical.present ||
+              isfinite(comparison->p_bh)))
+            continue;
+        table_add_row(table, NULL);
+        if (last && (last->arm != comparison->arm || last->baseline != comparison->baseline))
+            table_set_apart(table);
+        last = comparison;
+        tables_put_pair(table, summary, comparison);
+        tables_put_workload(table, summary, comparison->workload);
+        table_put_interval(table, &comparison->speedup, comparison->marks, comparison->missing.rule);
+        table_put_interval(table, &comparison->speedup_prompts, NULL, NULL);
+        table_put_interval(table, &comparison->speedup_identical, NULL, NULL);
+        table_put_number(table, comparison->p);
+        table_put_number(table, comparison->p_bh);
+    }
+}
+
+/* "REPETITION, COLD_FIRST". free() it. */
+static char *join(const json_t *rules)
+{
+    char *joined = xstrdup("");
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        char *longer = xformat("%s%s%s", joined, i ? ", " : "", json_string_value(json_array_get(rules, i)));
+        free(joined);
+        joined = longer;
+    }
+    if (json_array_size(rules) > 0)
+        return joined;
+    free(joined);
+    return xstrdup("outliers");
+}
+
+void tables_fill_suspect(struct table *table, const struct summary *summary)
+{
+    table->stub = 2;
+    table_add_column(table, COLUMN_TEXT, "comparison", "comparison");
+    table_add_column(table, COLUMN_TEXT, "workload", "workload");
+    table_add_column(table, COLUMN_TEXT, "rules", "taken out by");
+    table_add_alike(table, COLUMN_INTERVAL, "speedup", "with suspect data", FORMAT_SPEEDUP);
+    table_add_alike(table, COLUMN_INTERVAL, "without_suspect", "without", FORMAT_SPEEDUP);
+    table_add_column(table, COLUMN_COUNT, "attempts_left", "attempts left");
+    const struct comparison *last = NULL;
+    for (int i = 0; i < summary->comparison_count; i++) {
+        const struct comparison *comparison = &summary->comparisons[i];
+        if (!comparison->without.present || !comparison->speedup.present)
+            continue;
+        char *rules = join(comparison->without.rules);
+        table_add_row(table, NULL);
+        if (last && (last->arm != comparison->arm || last->baseline != comparison->baseline))
+            table_set_apart(table);
+        last = comparison;
+        tables_put_pair(table, summary, comparison);
+        tables_put_workload(table, summary, comparison->workload);
+        table_put_text(table, rules);
+        table_put_interval(table, &comparison->speedup, NULL, NULL);
+        table_put_interval(table, &comparison->without_speedup, NULL, NULL);
+        table_put_number(table, comparison->without.attempts);
+        free(rules);
+    }
+}
+
+/* --- budgets ------------------------------------------------------------------------------------------------------ */
+
+static void put_over(struct table *table, const struct summary *summary, int arm, const char *baseline)
+{
+    put_comparison(table, summary_compare(summary, arm, baseline, SUMMARY_ALL_WORKLOADS), find_speedup);
+}
+
+void tables_fill_budgets(struct table *table, const struct summary *summary)
+{
+    table_add_column(table, COLUMN_COUNT, "budget", "nodes");
+    table->section_key = xstrdup("group");
+    table_add_column(table, COLUMN_TEXT, "arm", "arm");
+    table_add_alike(table, COLUMN_INTERVAL, "over_auto", "over auto", FORMAT_SPEEDUP);
+    table_add_alike(table, COLUMN_INTERVAL, "over_linear", "over linear", FORMAT_SPEEDUP);
+    for (int i = 0; i < summary->workload_count; i++) {
+        char *key = xformat("tau_%s", summary_workload_text(summary, i)),
+             *head = xformat("τ, %s", summary_workload_text(summary, i));
+        table_add_column(table, COLUMN_INTERVAL, key, head);
+        free(key);
+        free(head);
+    }
+    for (int arm = 0; arm < summary->arm_count; arm++) {
+        if (!summary_is_method(summary, arm, "ddtree"))
+            continue;
+        char *group = summary_group_text(summary, arm);
+        table_add_row(table, group);
+        table_put_number(table, summary->arms[arm].budget);
+        tables_put_arm(table, summary, arm);
+        put_over(table, summary, arm, "auto");
+        put_over(table, summary, arm, "linear");
+        for (int i = 0; i < summary->workload_count; i++) {
+            const struct cell *cell = summary_find_cell(summary, arm, i);
+            if (cell)
+                table_put_interval(table, &cell->tau, cell->marks, cell->missing.rule);
+            else
+                table_put_missing(table, NULL);
+        }
+        free(group);
+    }
+}
+
+void tables_fill_best(struct table *table, const struct summary *summary)
+{
+    table->section_key = xstrdup("group");
+    table_add_column(table, COLUMN_TEXT, "workload", "workload");
+    table_add_column(table, COLUMN_TEXT, "arm", "best");
+    table_add_column(table, COLUMN_COUNT, "budgets", "of");
+    table_add_column(table, COLUMN_TEXT, "selected_on", "chosen on");
+    table_add_alike(table, COLUMN_INTERVAL, "tuning_speedup", "when chosen", FORMAT_SPEEDUP);
+    table_add_alike(table, COLUMN_INTERVAL, "speedup", "reported", FORMAT_SPEEDUP);
+    table_add_alike(table, COLUMN_LIMITS, "bound", "valid after choosing", FORMAT_SPEEDUP);
+    for (int i = 0; i < summary->best_budget_count; i++) {
+        const struct best_budget *best = &summary->best_budgets[i];
+        if (best->arm < 0 && !best->missing.rule)
+            continue;
+        char *group = best->arm >= 0 ? summary_group_text(summary, best->arm)
+                                     : xformat("TP %d, %d in flight", best->tensor_parallel, best->concurrency);
+        table_add_row(table, group);
+        tables_put_workload(table, summary, best->workload);
+        if (best->arm >= 0)
+            tables_put_arm(table, summary, best->arm);
+        else
+            table_put_missing(table, best->missing.rule);
+        table_put_number(table, best->budgets);
+        table_put_text(table, best->selected_on);
+        table_put_interval(table, &best->tuning_speedup, NULL, NULL);
+        table_put_interval(table, &best->speedup, NULL, best->missing.rule);
+        table_put_limits(table, best->bound.low, best->bound.high);
+        free(group);
+    }
 }

@@ -8,7 +8,7 @@
 
 #define TEMPLATE_LIMIT ((size_t)16 << 20)
 
-static int copy_file(const char *from, const char *to, const char *name, struct error *error)
+int template_copy(const char *from, const char *to, const char *name, struct error *error)
 {
     char *source = file_join(from, name), *target = file_join(to, name);
     size_t size;
@@ -26,7 +26,7 @@ static int is_template(const struct dirent *entry)
     return length > 4 && entry->d_name[0] != '.' && strcmp(entry->d_name + length - 4, ".tex") == 0;
 }
 
-int template_copy(const char *from, const char *to, struct error *error)
+int template_copy_all(const char *from, const char *to, struct error *error)
 {
     struct dirent **entries = NULL;
     int count = scandir(from, &entries, is_template, alphasort), result = 0;
@@ -37,7 +37,7 @@ int template_copy(const char *from, const char *to, struct error *error)
         if (strcmp(entries[i]->d_name, "report.tex") == 0)
             main_file = i;
         if (!result)
-            result = copy_file(from, to, entries[i]->d_name, error);
+            result = template_copy(from, to, entries[i]->d_name, error);
         free(entries[i]);
     }
     free(entries);

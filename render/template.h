@@ -6,6 +6,9 @@
 #include "collect/base/error.h"
 
 /* Copies every .tex file of the folder `from`, which must have report.tex, to the folder `to`. */
-int template_copy(const char *from, const char *to, struct error *error);
+int template_copy_all(const char *from, const char *to, struct error *error);
+
+/* Copies one. */
+int template_copy(const char *from, const char *to, const char *name, struct error *error);
 
 #endif

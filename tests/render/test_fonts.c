@@ -6,6 +6,7 @@
 #include <cmocka.h>
 // clang-format on
 #include <stdlib.h>
+#include <string.h>
 
 static struct fonts *fonts;
 
@@ -48,11 +49,22 @@ static void test_letters_without_a_glyph_are_named(void **state)
     check("\xC3(", "U+FFFD(");
 }
 
+static void test_a_font_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    const char *const files[FONT_COUNT] = {"lm/lmroman10-regular.otf", "/no/such/font.otf"};
+    struct error error = {0};
+    assert_null(fonts_open(files, &error));
+    assert_non_null(strstr(error.message, "/no/such/font.otf: there is no such font"));
+    assert_non_null(strstr(error.message, "install fonts-lmodern"));
+}
+
 static int open_fonts(void **state)
 {
     (void)state;
+    const char *const files[FONT_COUNT] = {"lm/lmroman10-regular.otf", "lm-math/latinmodern-math.otf"};
     struct error error = {0};
-    fonts = fonts_open(&error);
+    fonts = fonts_open(files, &error);
     return fonts ? 0 : -1;
 }
 
@@ -69,6 +81,7 @@ int main(void)
         cmocka_unit_test(test_text_comes_from_the_text_font),
         cmocka_unit_test(test_symbols_come_from_the_mathematical_font),
         cmocka_unit_test(test_letters_without_a_glyph_are_named),
+        cmocka_unit_test(test_a_font_that_is_not_there_is_named),
     };
     return cmocka_run_group_tests(tests, open_fonts, close_fonts);
 }

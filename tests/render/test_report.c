@@ -162,9 +162,9 @@ static void test_a_folder_without_templates_is_named(void **state)
 {
     (void)state;
     struct error error = {0}, none = {0};
-    assert_int_equal(template_copy("tests/render", folder, &error), -1);
+    assert_int_equal(template_copy_all("tests/render", folder, &error), -1);
     assert_string_equal(error.message, "tests/render: has no report.tex; give the templates' folder with --templates");
-    assert_int_equal(template_copy("no/such/folder", folder, &none), -1);
+    assert_int_equal(template_copy_all("no/such/folder", folder, &none), -1);
     assert_non_null(strstr(none.message, "no/such/folder: cannot read the templates"));
 }
 

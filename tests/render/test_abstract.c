@@ -1,0 +1,101 @@
+#include "render/abstract.h"
+
+#include "tests/render/example.h"
+
+// clang-format off
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+// clang-format on
+#include <stdlib.h>
+#include <string.h>
+
+static struct summary summary;
+
+static int begin(void **state)
+{
+    (void)state;
+    example_read(&summary);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    summary_free(&summary);
+    return 0;
+}
+
+static struct comparison *find_headline(void)
+{
+    for (int i = 0; i < summary.comparison_count; i++)
+        if (summary.comparisons[i].headline && summary.comparisons[i].workload == SUMMARY_ALL_WORKLOADS)
+            return &summary.comparisons[i];
+    fail_msg("the example has no headline");
+    return NULL;
+}
+
+static void check(const char *expected)
+{
+    char *text = example_put(abstract_put, &summary);
+    if (!strstr(text, expected))
+        fail_msg("\"%s\" is not in: %s", expected, text);
+    free(text);
+}
+
+static void test_words_follow_the_verdict(void **state)
+{
+    (void)state;
+    struct comparison *comparison = find_headline();
+    summary.equivalence_margin = .02;
+    comparison->verdict = "faster";
+    check("\\textbf{b16} decodes faster than auto (\\textbf{\\SpeedupBSixteenOverAuto{}} times the speed;");
+    comparison->verdict = "slower";
+    check("\\textbf{b16} decodes slower than auto (");
+    comparison->verdict = "equal";
+    check("\\textbf{b16} decodes as fast as auto within \\EquivalenceMargin\\% (");
+    comparison->verdict = "no difference shown";
+    check("\\textbf{b16} and auto show no difference (");
+}
+
+static void test_numbers_are_macros(void **state)
+{
+    (void)state;
+    check("[\\SpeedupBSixteenOverLinearSimultaneousLow{}, \\SpeedupBSixteenOverLinearSimultaneousHigh{}]");
+    char *text = example_put(abstract_put, &summary);
+    assert_null(strstr(text, "On code"));
+    assert_null(strstr(text, "Extended"));
+    free(text);
+    json_t *extended = json_pack("[i]", 3);
+    summary.extended_from = extended;
+    check("N{}$ blocks\\Extended{})");
+    json_decref(extended);
+}
+
+static void test_a_headline_without_a_number_says_why(void **state)
+{
+    (void)state;
+    struct comparison *comparison = find_headline();
+    comparison->speedup.present = false;
+    comparison->missing.rule = "THROTTLED";
+    check("\\textbf{b16} over auto has no valid number (THROTTLED)");
+}
+
+static void test_without_a_family_it_says_so(void **state)
+{
+    (void)state;
+    for (int i = 0; i < summary.comparison_count; i++)
+        summary.comparisons[i].headline = false;
+    check("The plan names no headline comparison.");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_words_follow_the_verdict, begin, end),
+        cmocka_unit_test_setup_teardown(test_numbers_are_macros, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_headline_without_a_number_says_why, begin, end),
+        cmocka_unit_test_setup_teardown(test_without_a_family_it_says_so, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
