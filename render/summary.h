@@ -67,7 +67,7 @@ struct latency {
 /* What was compared with auto's output; counts are -1 where unknown. */
 struct losslessness {
     bool present;
-    int64_t requests, identical, diverged, tokens_compared, audited_tokens;
+    int64_t requests, identical, diverged, audited_tokens;
     double audit_regret_max;
 };
 
@@ -142,8 +142,8 @@ struct model_fit {
 };
 
 struct round_model {
-    int tensor_parallel, attempts;
-    double r_squared;
+    int tensor_parallel, points; /* points: cells by blocks that the model is made of */
+    double r_squared, largest_misfit;
     struct model_term *terms;
     struct model_fit *fits;
     int term_count, fit_count;

@@ -59,12 +59,11 @@ static int read_latency(const json_t *object, const char *where, struct summary 
 
 static int read_losslessness(const json_t *object, const char *where, struct losslessness *of, struct error *error)
 {
-    *of = (struct losslessness){json_is_object(json_object_get(object, "losslessness")), -1, -1, -1, -1, -1, NAN};
+    *of = (struct losslessness){json_is_object(json_object_get(object, "losslessness")), -1, -1, -1, -1, NAN};
     const struct json_field fields[] = {
         {"requests", JSON_FIELD_INT64, &of->requests, false, 0, SUMMARY_COUNT_LIMIT},
         {"identical", JSON_FIELD_INT64, &of->identical, false, 0, SUMMARY_COUNT_LIMIT},
         {"diverged", JSON_FIELD_INT64, &of->diverged, false, 0, SUMMARY_COUNT_LIMIT},
-        {"tokens_compared", JSON_FIELD_INT64, &of->tokens_compared, false, 0, SUMMARY_COUNT_LIMIT},
         {"audited_tokens", JSON_FIELD_INT64, &of->audited_tokens, false, 0, SUMMARY_COUNT_LIMIT},
         {"audit_regret_max", JSON_FIELD_DOUBLE, &of->audit_regret_max, false, -LIMIT, LIMIT},
         {0},

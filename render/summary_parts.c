@@ -108,13 +108,15 @@ int summary_read_without(const json_t *object, const char *where, struct without
     *without = (struct without){0};
     *inner = json_object_get(object, "without_suspect");
     without->present = json_is_object(*inner);
+    const json_t *attempts = NULL;
     const struct json_field fields[] = {
         {"rules", JSON_FIELD_ARRAY, &without->rules, false, 0, 0},
-        {"attempts", JSON_FIELD_INT, &without->attempts, false, 0, 1e9},
+        {"attempts", JSON_FIELD_ARRAY, &attempts, false, 0, 0},
         {0},
     };
     if (summary_read_inner(object, where, "without_suspect", fields, error))
         return -1;
+    without->attempts = (int)json_array_size(attempts);
     return summary_check_strings(without->rules, where, "without_suspect", error);
 }
 

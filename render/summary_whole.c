@@ -110,12 +110,13 @@ static int read_round_model(const json_t *object, const char *where, struct summ
                             struct error *error)
 {
     struct round_model *model = to;
-    *model = (struct round_model){.tensor_parallel = 1, .r_squared = NAN};
+    *model = (struct round_model){.tensor_parallel = 1, .r_squared = NAN, .largest_misfit = NAN};
     const json_t *terms = NULL, *fits = NULL;
     const struct json_field fields[] = {
         {"tensor_parallel", JSON_FIELD_INT, &model->tensor_parallel, false, 1, 1e6},
-        {"attempts", JSON_FIELD_INT, &model->attempts, false, 0, 1e9},
+        {"points", JSON_FIELD_INT, &model->points, false, 0, 1e9},
         {"r_squared", JSON_FIELD_DOUBLE, &model->r_squared, false, -LIMIT, LIMIT},
+        {"largest_misfit", JSON_FIELD_DOUBLE, &model->largest_misfit, false, -LIMIT, LIMIT},
         {"terms", JSON_FIELD_ARRAY, &terms, false, 0, 0},
         {"fits", JSON_FIELD_ARRAY, &fits, false, 0, 0},
         {0},

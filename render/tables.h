@@ -38,12 +38,11 @@ tables_fill tables_fill_estimates, tables_fill_suspect;
 tables_fill tables_fill_budgets, tables_fill_best;
 
 /* Of every cell. */
-tables_fill tables_fill_absolute, tables_fill_record, tables_fill_throughput, tables_fill_latency_prompts,
+tables_fill tables_fill_absolute, tables_fill_record, tables_fill_throughput, tables_fill_latency,
     tables_fill_latency_blocks, tables_fill_losslessness;
 
 /* What a round costs, what memory holds, what a token takes. */
-tables_fill tables_fill_rounds, tables_fill_model, tables_fill_fits, tables_fill_scaling, tables_fill_memory,
-    tables_fill_energy;
+tables_fill tables_fill_rounds, tables_fill_model, tables_fill_fits, tables_fill_scaling, tables_fill_memory;
 
 /* What was excluded; what is marked; where it all comes from; log R of every block. */
 tables_fill tables_fill_exclusions, tables_fill_marks, tables_fill_provenance, tables_fill_blocks;

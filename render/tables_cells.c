@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MIB 1048576.0
+
 typedef bool shows_cell(const struct cell *cell);
 typedef void put_cell(struct table *table, const struct summary *summary, const struct cell *cell);
 
@@ -39,18 +41,21 @@ static bool shows_all(const struct cell *cell)
 static void put_absolute(struct table *table, const struct summary *summary, const struct cell *cell)
 {
     (void)summary;
-    const struct interval *const intervals[] = {&cell->tokens_per_s, &cell->tpot_ms, &cell->ttft_ms, &cell->tau};
-    for (int i = 0; i < 4; i++)
-        table_put_interval(table, intervals[i], i == 0 ? cell->marks : NULL, i == 0 ? cell->missing.rule : NULL);
+    table_put_interval(table, &cell->tokens_per_s, cell->marks, cell->missing.rule);
+    table_put_interval(table, &cell->end_to_end_tokens_per_s, NULL, NULL);
+    table_put_interval(table, &cell->tau, NULL, NULL);
+    table_put_interval(table, &cell->joules_per_token, NULL, NULL);
+    table_put_number(table, cell->peak_memory_bytes / MIB);
 }
 
 void tables_fill_absolute(struct table *table, const struct summary *summary)
 {
     table_add_column(table, COLUMN_TEXT, "arm", "arm");
     table_add_column(table, COLUMN_INTERVAL, "tokens_per_s", "tokens/s");
-    table_add_column(table, COLUMN_INTERVAL, "tpot_ms", "TPOT / ms");
-    table_add_column(table, COLUMN_INTERVAL, "ttft_ms", "TTFT / ms");
+    table_add_column(table, COLUMN_INTERVAL, "end_to_end_tokens_per_s", "end to end");
     table_add_column(table, COLUMN_INTERVAL, "tau", "τ");
+    table_add_column(table, COLUMN_INTERVAL, "joules_per_token", "J/token");
+    table_add_column(table, COLUMN_NUMBER, "peak_memory_mib", "peak / MiB");
     fill_cells(table, summary, shows_all, put_absolute);
 }
 
@@ -95,14 +100,22 @@ void tables_fill_record(struct table *table, const struct summary *summary)
 
 static bool shows_throughput(const struct cell *cell)
 {
-    return cell->aggregate_tokens_per_s.present || cell->aggregate_missing.rule ||
-           cell->end_to_end_tokens_per_s.present;
+    return cell->aggregate_tokens_per_s.present || cell->aggregate_missing.rule;
+}
+
+/* With one request at a time all together are the one. */
+static bool has_several_in_flight(const struct summary *summary)
+{
+    for (int arm = 0; arm < summary->arm_count; arm++)
+        if (summary->arms[arm].concurrency > 1)
+            return true;
+    return false;
 }
 
 static void put_throughput(struct table *table, const struct summary *summary, const struct cell *cell)
 {
     table_put_number(table, summary->arms[cell->arm].concurrency);
-    table_put_interval(table, &cell->end_to_end_tokens_per_s, cell->marks, cell->missing.rule);
+    table_put_interval(table, &cell->tokens_per_s, cell->marks, cell->missing.rule);
     table_put_interval(table, &cell->aggregate_tokens_per_s, NULL, cell->aggregate_missing.rule);
     table_put_interval(table, &cell->aggregate_per_device, NULL, NULL);
     table_put_text(table, cell->pareto ? "front" : "");
@@ -112,11 +125,12 @@ void tables_fill_throughput(struct table *table, const struct summary *summary)
 {
     table_add_column(table, COLUMN_TEXT, "arm", "arm");
     table_add_column(table, COLUMN_COUNT, "in_flight", "in flight");
-    table_add_column(table, COLUMN_INTERVAL, "end_to_end_tokens_per_s", "per user");
+    table_add_column(table, COLUMN_INTERVAL, "tokens_per_s", "per user");
     table_add_column(table, COLUMN_INTERVAL, "aggregate_tokens_per_s", "all together");
     table_add_column(table, COLUMN_INTERVAL, "aggregate_per_device", "per device");
     table_add_column(table, COLUMN_TEXT, "pareto", "Pareto");
-    fill_cells(table, summary, shows_throughput, put_throughput);
+    if (has_several_in_flight(summary))
+        fill_cells(table, summary, shows_throughput, put_throughput);
 }
 
 /* --- latency ------------------------------------------------------------------------------------------------------ */
@@ -156,10 +170,26 @@ static void add_latency_column(struct table *table, enum summary_metric metric, 
     free(head);
 }
 
+static void put_quantiles(struct table *table, const struct summary *summary, const struct cell *cell, bool prompts)
+{
+    for (int metric = 0; metric < SUMMARY_METRIC_COUNT; metric++)
+        for (int i = 0; i < QUANTILE_COUNT; i++) {
+            if (!any_has(summary, (enum summary_metric)metric, quantiles[i], prompts))
+                continue;
+            const struct interval *interval = latency_of(cell, (enum summary_metric)metric, quantiles[i], prompts);
+            table_put_interval(table, interval ? interval : &(struct interval){0}, NULL, NULL);
+        }
+}
+
+/* Over prompts: the means as well, which are over blocks. */
 static void fill_latency(struct table *table, const struct summary *summary, bool prompts)
 {
     table->section_key = xstrdup("workload");
     table_add_column(table, COLUMN_TEXT, "arm", "arm");
+    if (prompts) {
+        table_add_column(table, COLUMN_INTERVAL, "ttft_ms", "TTFT, mean");
+        table_add_column(table, COLUMN_INTERVAL, "tpot_ms", "TPOT, mean");
+    }
     for (int metric = 0; metric < SUMMARY_METRIC_COUNT; metric++)
         for (int i = 0; i < QUANTILE_COUNT; i++)
             if (any_has(summary, (enum summary_metric)metric, quantiles[i], prompts))
@@ -169,22 +199,19 @@ static void fill_latency(struct table *table, const struct summary *summary, boo
     for (int workload = 0; workload < summary->workload_count; workload++)
         for (int arm = 0; arm < summary->arm_count; arm++) {
             const struct cell *cell = summary_find_cell(summary, arm, workload);
-            if (!cell || cell->latency_count == 0)
+            if (!cell || (!prompts && cell->latency_count == 0))
                 continue;
             table_add_row(table, summary_workload_text(summary, workload));
             tables_put_arm(table, summary, arm);
-            for (int metric = 0; metric < SUMMARY_METRIC_COUNT; metric++)
-                for (int i = 0; i < QUANTILE_COUNT; i++) {
-                    if (!any_has(summary, (enum summary_metric)metric, quantiles[i], prompts))
-                        continue;
-                    const struct interval *interval =
-                        latency_of(cell, (enum summary_metric)metric, quantiles[i], prompts);
-                    table_put_interval(table, interval ? interval : &(struct interval){0}, NULL, NULL);
-                }
+            if (prompts) {
+                table_put_interval(table, &cell->ttft_ms, cell->marks, cell->missing.rule);
+                table_put_interval(table, &cell->tpot_ms, NULL, NULL);
+            }
+            put_quantiles(table, summary, cell, prompts);
         }
 }
 
-void tables_fill_latency_prompts(struct table *table, const struct summary *summary)
+void tables_fill_latency(struct table *table, const struct summary *summary)
 {
     fill_latency(table, summary, true);
 }
@@ -210,8 +237,8 @@ static void put_losslessness(struct table *table, const struct summary *summary,
 {
     const struct losslessness *of = &cell->losslessness;
     const struct comparison *comparison = summary_compare(summary, cell->arm, "auto", cell->workload);
-    const int64_t counts[] = {of->requests, of->identical, of->diverged, of->tokens_compared, of->audited_tokens};
-    for (int i = 0; i < 5; i++)
+    const int64_t counts[] = {of->requests, of->identical, of->diverged, of->audited_tokens};
+    for (int i = 0; i < 4; i++)
         table_put_number(table, count_or_nothing(counts[i]));
     table_put_number(table, of->audit_regret_max);
     table_put_interval(table, comparison ? &comparison->speedup_identical : &(struct interval){0}, NULL, NULL);
@@ -223,7 +250,6 @@ void tables_fill_losslessness(struct table *table, const struct summary *summary
     table_add_column(table, COLUMN_COUNT, "requests", "requests");
     table_add_column(table, COLUMN_COUNT, "identical", "identical");
     table_add_column(table, COLUMN_COUNT, "diverged", "diverged");
-    table_add_column(table, COLUMN_COUNT, "tokens_compared", "tokens compared");
     table_add_column(table, COLUMN_COUNT, "audited_tokens", "tokens audited");
     table_add_column(table, COLUMN_NUMBER, "audit_regret_max", "largest regret");
     table_add_column(table, COLUMN_INTERVAL, "speedup_identical", "speedup, identical");

@@ -142,8 +142,8 @@ void tables_fill_marks(struct table *table, const struct summary *summary)
     table_add_column(table, COLUMN_TEXT, "level", "level");
     table_add_column(table, COLUMN_TEXT, "workload", "workload");
     table_add_column(table, COLUMN_COUNT, "attempts", "attempts");
-    table_add_column(table, COLUMN_TEXT, "first", "first");
-    table_add_column(table, COLUMN_TEXT, "seen", "what was seen there");
+    table_add_column(table, COLUMN_TEXT, "first", "first attempt");
+    table_add_column(table, COLUMN_TEXT, "seen", "what was seen");
     for (int i = 0; i < summary->verdict_count; i++) {
         const struct summary_verdict *verdict = &summary->verdicts[i];
         if (is_invalid(verdict) || !is_first_of_its_kind(summary, i))

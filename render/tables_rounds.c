@@ -1,4 +1,4 @@
-/* Tables of what a round costs: stages and break-even, the model of a round, ranks, memory, energy. */
+/* Tables of what a round costs: stages and break-even, the model of a round, ranks, memory. */
 #include "render/tables.h"
 
 #include <math.h>
@@ -15,6 +15,12 @@ static void put_interval_of(struct table *table, const struct interval *interval
     table_put_interval(table, interval, NULL, NULL);
 }
 
+/* Stages that decide; the others' intervals would fill the line and say nothing. */
+static bool is_large(int stage)
+{
+    return stage == SUMMARY_DRAFT || stage == SUMMARY_VERIFY;
+}
+
 void tables_fill_rounds(struct table *table, const struct summary *summary)
 {
     table->section_key = xstrdup("workload");
@@ -23,7 +29,8 @@ void tables_fill_rounds(struct table *table, const struct summary *summary)
     table_add_column(table, COLUMN_INTERVAL, "tau", "τ");
     table_add_column(table, COLUMN_INTERVAL, "break_even_tau", "break-even τ");
     for (int stage = 0; stage < SUMMARY_STAGE_COUNT; stage++)
-        table_add_column(table, COLUMN_INTERVAL, summary_stage_names[stage], summary_stage_names[stage]);
+        table_add_column(table, is_large(stage) ? COLUMN_INTERVAL : COLUMN_NUMBER, summary_stage_names[stage],
+                         summary_stage_names[stage]);
     for (int workload = 0; workload < summary->workload_count; workload++)
         for (int arm = 0; arm < summary->arm_count; arm++) {
             const struct comparison *comparison = summary_compare(summary, arm, "auto", workload);
@@ -35,7 +42,11 @@ void tables_fill_rounds(struct table *table, const struct summary *summary)
             put_interval_of(table, cell ? &cell->tau : &(struct interval){0});
             put_interval_of(table, &comparison->break_even_tau);
             for (int stage = 0; stage < SUMMARY_STAGE_COUNT; stage++)
-                put_interval_of(table, &comparison->round_cost[stage]);
+                if (is_large(stage))
+                    put_interval_of(table, &comparison->round_cost[stage]);
+                else
+                    table_put_number(table,
+                                     comparison->round_cost[stage].present ? comparison->round_cost[stage].value : NAN);
         }
 }
 
@@ -49,10 +60,11 @@ void tables_fill_model(struct table *table, const struct summary *summary)
     table_add_column(table, COLUMN_INTERVAL, "estimate", "estimate");
     for (int i = 0; i < summary->round_model_count; i++) {
         const struct round_model *model = &summary->round_models[i];
-        char *section = isfinite(model->r_squared)
-                            ? xformat("TP %d: %d attempts, explained share of the variance %.3f",
-                                      model->tensor_parallel, model->attempts, model->r_squared)
-                            : xformat("TP %d: %d attempts", model->tensor_parallel, model->attempts);
+        char *section =
+            isfinite(model->r_squared)
+                ? xformat("TP %d: %d points, explained share of the variance %.4f, largest misfit %.1f%%",
+                          model->tensor_parallel, model->points, model->r_squared, 100 * model->largest_misfit)
+                : xformat("TP %d: %d points", model->tensor_parallel, model->points);
         for (int j = 0; j < model->term_count; j++) {
             table_add_row(table, section);
             table_put_text(table, model->terms[j].name);
@@ -116,7 +128,7 @@ void tables_fill_scaling(struct table *table, const struct summary *summary)
         }
 }
 
-/* --- memory and energy -------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 struct memory_kinds {
     const char *keys[MEMORY_KINDS_MAXIMUM];
@@ -146,7 +158,7 @@ static struct memory_kinds find_kinds(const struct summary *summary)
     for (int i = 0; i < summary->cell_count; i++)
         json_object_foreach((json_t *)summary->cells[i].memory, key, value)
         {
-            if (json_is_number(value))
+            if (json_is_number(value) && (is_bytes(key) || strcmp(key, "capacity_tokens") == 0))
                 note_kind(&kinds, key);
         }
     return kinds;
@@ -200,23 +212,5 @@ void tables_fill_memory(struct table *table, const struct summary *summary)
             tables_put_arm(table, summary, arm);
             for (int i = 0; i < kinds.count; i++)
                 table_put_number(table, memory_value(summary_find_cell(summary, arm, workload)->memory, kinds.keys[i]));
-        }
-}
-
-void tables_fill_energy(struct table *table, const struct summary *summary)
-{
-    table->section_key = xstrdup("workload");
-    table_add_column(table, COLUMN_TEXT, "arm", "arm");
-    table_add_column(table, COLUMN_INTERVAL, "joules_per_token", "J/token");
-    table_add_column(table, COLUMN_NUMBER, "peak_memory_mib", "peak memory / MiB");
-    for (int workload = 0; workload < summary->workload_count; workload++)
-        for (int arm = 0; arm < summary->arm_count; arm++) {
-            const struct cell *cell = summary_find_cell(summary, arm, workload);
-            if (!cell || (!cell->joules_per_token.present && isnan(cell->peak_memory_bytes)))
-                continue;
-            table_add_row(table, summary_workload_text(summary, workload));
-            tables_put_arm(table, summary, arm);
-            put_interval_of(table, &cell->joules_per_token);
-            table_put_number(table, cell->peak_memory_bytes / (1 << 20));
         }
 }
