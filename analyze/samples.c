@@ -14,10 +14,10 @@ static bool is_answered(const struct sample *sample, const char *workload)
 
 static double sum_accepted(const struct sample *sample)
 {
-    double sum = 0;
+    int64_t sum = 0;
     for (int i = 0; i < sample->rounds; i++)
         sum += sample->accepted[i];
-    return sum;
+    return (double)sum;
 }
 
 static double emitted_tokens(const struct sample *sample)
@@ -38,7 +38,7 @@ static double decoded_tokens(const struct sample *sample)
 
 static bool has_decode(const struct sample *sample)
 {
-    return sample->decode_ns > 0 && decoded_tokens(sample) > 0;
+    return sample->decode_ns > 0 && emitted_tokens(sample) > 0;
 }
 
 static bool has_first(const struct sample *sample)

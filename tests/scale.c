@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { TOKENS = 13, CUT_OFF_EVERY = 7, STEP_S = 4 };
+enum { TOKENS_ROUND = 3, CUT_OFF_EVERY = 7, STEP_S = 4, REQUEST_STEP_NS = 1000000 };
 
 #define FIRST_STARTED 1772366400 /* 2026-03-01T12:00:00Z */
 
@@ -21,8 +21,8 @@ static const char plan_format[] =
     "{\"schema\": \"cleanslate.plan/1\", \"name\": \"scale\", \"source\": {\"kind\": \"engine\", \"target\": \"t\","
     " \"drafter\": \"d\", \"dtype\": \"float32\"}, \"methods\": [\"auto\", \"linear\", \"ddtree\"],"
     " \"budgets\": [4, 8, 12, 15, 16, 24, 32, 64], \"blocks\": %d, \"workloads\": ["
-    " {\"name\": \"code\", \"prompts\": \"code.jsonl\", \"count\": 3, \"max_new_tokens\": 13, \"ignore_eos\": true},"
-    " {\"name\": \"maths\", \"prompts\": \"maths.jsonl\", \"count\": 3, \"max_new_tokens\": 13, \"ignore_eos\": "
+    " {\"name\": \"code\", \"prompts\": \"code.jsonl\", \"count\": %d, \"max_new_tokens\": %d, \"ignore_eos\": true},"
+    " {\"name\": \"maths\", \"prompts\": \"maths.jsonl\", \"count\": %d, \"max_new_tokens\": %d, \"ignore_eos\": "
     "true}]}";
 
 /* --- attempts ----------------------------------------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ bool scale_is_measured(const struct plan *plan, int block, int prompt)
 
 static void put_json(FILE *out, json_t *line)
 {
-    json_dumpf(line, out, JSON_COMPACT);
+    json_dumpf(line, out, JSON_COMPACT | JSON_REAL_PRECISION(9));
     fputc('\n', out);
     json_decref(line);
 }
@@ -213,38 +213,43 @@ static int count_tries(const struct plan *plan, const struct attempt_place *plac
     return place->arm.method != METHOD_DDTREE || (place->block + arm) % CUT_OFF_EVERY ? 1 : 2;
 }
 
-static void fill_sample(const struct attempt_place *place, int prompt, struct sample *sample)
+/* `number`: of the request within its attempt. The output ends with a round. */
+static void fill_sample(const struct attempt_place *place, int number, struct sample *sample)
 {
     const bool plain = place->arm.method == METHOD_AUTO;
+    const int tokens = sample->asked_tokens;
     sample->ok = true;
-    sample->tokens = TOKENS;
+    sample->tokens = tokens;
     sample->first_tokens = 1;
     sample->finish = FINISH_LENGTH;
     sample->prompt_tokens = 20;
-    sample->token_ids = xcalloc(TOKENS, sizeof *sample->token_ids);
-    for (int i = 0; i < TOKENS; i++)
+    sample->token_ids = xcalloc((size_t)tokens, sizeof *sample->token_ids);
+    sample->margins = xcalloc((size_t)tokens, sizeof *sample->margins);
+    for (int i = 0; i < tokens; i++) {
         sample->token_ids[i] = 100 + i;
-    sample->rounds = plain ? TOKENS - 1 : 4;
+        sample->margins[i] = (float)(1 + (i * 7919 + number) % 1000) / 97.0F;
+    }
+    sample->rounds = plain ? tokens - 1 : (tokens - 1) / TOKENS_ROUND;
     sample->accepted = xcalloc((size_t)sample->rounds, sizeof *sample->accepted);
     for (int i = 0; i < sample->rounds; i++)
-        sample->accepted[i] = plain ? 1 : 3;
+        sample->accepted[i] = plain ? 1 : TOKENS_ROUND;
     sample->ttft_ns = 5000;
-    sample->decode_ns = 100000 - 1000 * place->arm.budget + 100 * place->block + 10 * prompt;
-    sample->start_ns = 1 + place->arm.method + 10 * place->arm.budget + 1000 * place->try_number +
-                       1000000 * (int64_t)place->block; /* equal times would make it a copy */
+    sample->decode_ns = 100000 - 1000 * place->arm.budget + 100 * place->block + 10 * number;
+    sample->start_ns = REQUEST_STEP_NS * (int64_t)number + 1 + place->arm.method + 10 * place->arm.budget +
+                       1000 * place->try_number + place->block; /* equal times would make it a copy */
     sample->end_ns = sample->start_ns + sample->ttft_ns + sample->decode_ns;
 }
 
 static void fill(const struct plan *plan, const struct attempt_place *place, int workload, struct sample *samples)
 {
     for (int i = 0; i < scale_prompts(plan, workload); i++)
-        fill_sample(place, i + 1, &samples[i]);
+        fill_sample(place, workload * scale_prompts(plan, workload) + i, &samples[i]);
 }
 
-int scale_make(const char *run, int blocks)
+int scale_make(const char *run, int blocks, int prompts, int tokens)
 {
     const struct scale_source source = {count_tries, fill, NULL};
-    char *plan = xformat(plan_format, blocks);
+    char *plan = xformat(plan_format, blocks, prompts, tokens, prompts, tokens);
     const int attempts = scale_write(run, plan, &source);
     free(plan);
     return attempts;

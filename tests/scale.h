@@ -11,10 +11,10 @@
 
 #define SCALE_ARMS 10
 
-/* Writes RUN with its plan, SCALE_ARMS attempts in each block and a ledger that knows them: two workloads of 3 prompts,
- * 13 tokens each. Every seventh attempt of the trees was cut off, and its second try is well. Answers the number of
- * attempts. */
-int scale_make(const char *run, int blocks);
+/* Writes RUN with its plan, SCALE_ARMS attempts in each block and a ledger that knows them: two workloads of so
+ * many prompts, with outputs of so many tokens, one more than a multiple of 3. Every seventh attempt of the trees was
+ * cut off, and its second try is well. Answers the number of attempts. */
+int scale_make(const char *run, int blocks, int prompts, int tokens);
 
 struct scale_source {
     /* How many tries the arm had in the block; all but the last were cut off. */

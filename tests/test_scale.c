@@ -2,7 +2,8 @@
  *
  * The functions below stand in for those of the C library and of Jansson in this program, which whoever looks through
  * attempts or ledger calls for each of them. CLEANSLATE_SCALE_BLOCKS=900 instead measures how long `status` and
- * `analyze` take for so many blocks of ten arms. */
+ * `analyze` take for so many blocks of ten arms, with 6 requests of 13 tokens in each attempt, or of
+ * CLEANSLATE_SCALE_SIZE=demo with 24 of 127, as the demo plan has them. */
 #include "analyze/summary.h"
 #include "collect/base/clock.h"
 #include "collect/base/file.h"
@@ -18,10 +19,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
-enum { BLOCKS = 50 };
+enum { BLOCKS = 50, PROMPTS = 3, TOKENS = 13, DEMO_PROMPTS = 12, DEMO_TOKENS = 127 };
 
 static long calls;
 
@@ -86,21 +88,19 @@ static void status(const char *folder)
 
 struct cost {
     int attempts;
-    double status, analyze; /* calls, or seconds */
+    double status, analyze; /* calls */
 };
 
-static struct cost measure(int blocks, bool seconds)
+static struct cost count(int blocks)
 {
     char *folder = fixture_make_folder();
-    struct cost cost = {.attempts = scale_make(folder, blocks)};
-    int64_t start = clock_now_ns();
+    struct cost cost = {.attempts = scale_make(folder, blocks, PROMPTS, TOKENS)};
     calls = 0;
     status(folder);
-    cost.status = seconds ? (double)(clock_now_ns() - start) / 1e9 : (double)calls;
-    start = clock_now_ns();
+    cost.status = (double)calls;
     calls = 0;
     analyze(folder);
-    cost.analyze = seconds ? (double)(clock_now_ns() - start) / 1e9 : (double)calls;
+    cost.analyze = (double)calls;
     fixture_remove_folder(folder);
     return cost;
 }
@@ -108,7 +108,7 @@ static struct cost measure(int blocks, bool seconds)
 static void twice_the_attempts_cost_twice_as_much(void **state)
 {
     (void)state;
-    struct cost once = measure(BLOCKS, false), twice = measure(2 * BLOCKS, false);
+    struct cost once = count(BLOCKS), twice = count(2 * BLOCKS);
     double ratio = (double)twice.attempts / once.attempts;
     print_message("%d and %d attempts: status %.0f and %.0f calls, analyze %.0f and %.0f\n", once.attempts,
                   twice.attempts, once.status, twice.status, once.analyze, twice.analyze);
@@ -117,11 +117,27 @@ static void twice_the_attempts_cost_twice_as_much(void **state)
     assert_true(twice.analyze < 1.2 * ratio * once.analyze);
 }
 
+static void print_seconds(const char *name, void (*run)(const char *), const char *folder)
+{
+    const int64_t start_ns = clock_now_ns();
+    const clock_t start = clock();
+    run(folder);
+    print_message("%s: %.2f s, %.2f s of all cores\n", name, (double)(clock_now_ns() - start_ns) / 1e9,
+                  (double)(clock() - start) / CLOCKS_PER_SEC);
+}
+
 static void measures_what_was_asked_for(void **state)
 {
     (void)state;
-    struct cost cost = measure(atoi(getenv("CLEANSLATE_SCALE_BLOCKS")), true);
-    print_message("%d attempts: status --verify %.2f s, analyze %.2f s\n", cost.attempts, cost.status, cost.analyze);
+    const char *size = getenv("CLEANSLATE_SCALE_SIZE");
+    const bool demo = size && strcmp(size, "demo") == 0;
+    char *folder = fixture_make_folder();
+    const int attempts = scale_make(folder, atoi(getenv("CLEANSLATE_SCALE_BLOCKS")), demo ? DEMO_PROMPTS : PROMPTS,
+                                    demo ? DEMO_TOKENS : TOKENS);
+    print_message("%d attempts\n", attempts);
+    print_seconds("status --verify", status, folder);
+    print_seconds("analyze", analyze, folder);
+    fixture_remove_folder(folder);
 }
 
 int main(void)

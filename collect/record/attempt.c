@@ -121,6 +121,7 @@ static int read_header(json_t *line, const char *where, struct attempt *attempt,
 /* The attempt as far as it was read. */
 struct reader {
     struct attempt *attempt;
+    const struct numbers_taken *taken; /* out of the line at hand; NULL: nothing */
     int line_number, capacity, telemetry_capacity, failed;
 };
 
@@ -132,7 +133,7 @@ static int read_sample(const json_t *line, const char *where, struct reader *rea
         attempt->samples = xrealloc(attempt->samples, (size_t)reader->capacity, sizeof *attempt->samples);
     }
     struct sample *sample = &attempt->samples[attempt->sample_count];
-    if (sample_from_json(line, where, sample, error))
+    if (sample_from_json(line, reader->taken, where, sample, error))
         return -1;
     attempt->sample_count++;
     reader->failed += !sample->ok;
@@ -264,19 +265,36 @@ static int read_body_line(const json_t *line, const char *where, struct reader *
     return 0; /* what newer versions add */
 }
 
+/* Only of samples, as they are written here. */
+static bool take_numbers(const char *text, size_t size, struct numbers_taken *taken)
+{
+    static const char start[] = "{\"type\":\"sample\",";
+    return size > strlen(start) && memcmp(text, start, strlen(start)) == 0 && numbers_take(text, size, taken);
+}
+
+static json_t *parse_line(const char *text, size_t size, const char *where, struct reader *reader,
+                          struct numbers_taken *taken, struct error *error)
+{
+    if (size > LINE_LIMIT) {
+        fail(error, "%s: a line of %zu bytes; %zu is the most", where, size, LINE_LIMIT);
+        return NULL;
+    }
+    const bool took = take_numbers(text, size, taken);
+    reader->taken = took ? taken : NULL;
+    return took ? json_read_text(taken->text, taken->size, where, error) : json_read_text(text, size, where, error);
+}
+
 static int read_line(const char *text, size_t size, struct reader *reader, struct error *error)
 {
+    struct numbers_taken taken = {0};
     char *where = xformat("%s:%d", reader->attempt->path, ++reader->line_number);
-    json_t *line = NULL;
+    json_t *line = parse_line(text, size, where, reader, &taken, error);
     int result = -1;
-    if (size > LINE_LIMIT)
-        fail(error, "%s: a line of %zu bytes; %zu is the most", where, size, LINE_LIMIT);
-    else
-        line = json_read_text(text, size, where, error);
     if (line)
         result = reader->line_number == 1 ? read_header(line, where, reader->attempt, error)
                                           : read_body_line(line, where, reader, error);
     json_decref(line);
+    numbers_free(&taken);
     free(where);
     return result;
 }

@@ -16,9 +16,19 @@ struct attempt_writer {
     bool broken; /* a line may stand there in part: nothing may follow it */
 };
 
+static bool has_text(const json_t *object, const char *key, const char *text)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value && strcmp(value, text) == 0;
+}
+
+enum { FLOAT_DIGITS = 9 }; /* which tell any float32 from the next */
+
+/* Of a sample the reals are margins, which are float32. */
 static char *dump_line(const json_t *line)
 {
-    char *text = json_dumps(line, JSON_COMPACT);
+    const bool sample = has_text(line, "type", "sample");
+    char *text = json_dumps(line, JSON_COMPACT | (sample ? JSON_REAL_PRECISION(FLOAT_DIGITS) : 0));
     if (!text)
         die("cannot write JSON");
     return text;
@@ -61,12 +71,6 @@ out:
     free(text);
     free(line);
     return writer;
-}
-
-static bool has_text(const json_t *object, const char *key, const char *text)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-    return value && strcmp(value, text) == 0;
 }
 
 /* All of them, a newline between two. free() it. */

@@ -1,6 +1,7 @@
 #include "collect/record/run.h"
 
 #include "collect/base/json.h"
+#include "collect/base/parallel.h"
 #include "collect/record/record.h"
 #include "collect/record/rule_run.h"
 
@@ -158,6 +159,19 @@ static struct judged read_attempt(const struct run *run, const struct attempt_pl
     return judged;
 }
 
+/* What the threads that read attempts share. */
+struct reading {
+    struct run *run;
+    const struct places *places;
+    const struct rule_settings *settings;
+};
+
+static void read_place(void *context, int index)
+{
+    struct reading *reading = context;
+    reading->run->attempts[index] = read_attempt(reading->run, &reading->places->items[index], reading->settings);
+}
+
 /* The last part of a path, without slashes behind it. free() it. */
 static char *last_part(const char *path)
 {
@@ -186,8 +200,8 @@ int run_read(const char *folder, const struct rule_settings *settings, struct ru
     add_places_of_ledger(&run->history, &places);
     sort_places(&places);
     run->attempts = xcalloc((size_t)places.count, sizeof *run->attempts);
-    for (int i = 0; i < places.count; i++)
-        run->attempts[run->attempt_count++] = read_attempt(run, &places.items[i], settings);
+    parallel_for(places.count, read_place, &(struct reading){run, &places, settings});
+    run->attempt_count = places.count;
     rule_run_judge(run, settings);
     record_supersede(run);
     result = 0;
