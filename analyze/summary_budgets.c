@@ -34,16 +34,6 @@ static int find_best(const struct comparisons *chosen_on, int first, int *count)
     return best;
 }
 
-static json_t *make_bound(struct interval interval)
-{
-    if (isnan(interval.low))
-        return json_null();
-    json_t *object = json_object();
-    json_set(object, "low", json_number(interval.low));
-    json_set(object, "high", json_number(interval.high));
-    return object;
-}
-
 static json_t *make_entry(const struct comparisons *comparisons, const struct comparisons *tuning, int first)
 {
     const struct comparison *leader = &comparisons->items[first];
@@ -69,7 +59,7 @@ static json_t *make_entry(const struct comparisons *comparisons, const struct co
     json_set(object, "baseline", json_text(arm_name(leader->baseline, name)));
     json_set(object, "tuning_speedup", summary_make_interval(of_tuning, "blocks"));
     json_set(object, "speedup", summary_make_interval(speedup, "blocks"));
-    json_set(object, "bound", make_bound(bound));
+    json_set(object, "bound", summary_make_limits(bound));
     json_set(object, "alpha", json_number(tuning ? plan->alpha : plan->alpha / count));
     json_set(object, "missing",
              isnan(speedup.value) ? summary_make_pairs_missing(comparisons, chosen ? chosen : leader) : json_null());

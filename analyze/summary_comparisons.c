@@ -205,7 +205,7 @@ static struct estimate *make_estimates(const struct comparisons *comparisons)
 
 /* --- JSON --------------------------------------------------------------------------------------------------------- */
 
-static json_t *make_limits(struct interval interval)
+json_t *summary_make_limits(struct interval interval)
 {
     if (!isfinite(interval.low) || !isfinite(interval.high))
         return json_null();
@@ -291,10 +291,8 @@ static void set_blocks(const struct comparisons *comparisons, const struct compa
     json_set(object, "missing", none ? summary_make_pairs_missing(comparisons, comparison) : json_null());
 }
 
-/* By the simultaneous interval in the headline, else the pointwise one: what may be said of the two. */
-static void set_verdict(const struct comparison *comparison, const struct estimate *estimate, json_t *object)
+void summary_set_verdict(struct interval of, json_t *object)
 {
-    const struct interval of = comparison->headline ? estimate->simultaneous : estimate->speedup;
     const double most = 1 + SUMMARY_MARGIN;
     const bool known = !isnan(of.low), within = of.low >= 1 / most && of.high <= most;
     const char *verdict = of.low > 1 ? "faster" : of.high < 1 ? "slower" : within ? "equal" : "no difference shown";
@@ -313,14 +311,14 @@ static json_t *make_comparison(const struct comparisons *comparisons, const stru
     json_set(object, "speedup", summary_make_interval(estimate->speedup, "blocks"));
     json_set(object, "headline", json_boolean(comparison->headline));
     json_set(object, "best", json_boolean(estimate->best && summary_is_paired(comparisons, comparison)));
-    json_set(object, "simultaneous", make_limits(estimate->simultaneous));
+    json_set(object, "simultaneous", summary_make_limits(estimate->simultaneous));
     json_set(object, "p", json_number(estimate->p));
     json_set(object, "p_holm", json_number(estimate->p_holm));
     json_set(object, "p_bh", json_number(estimate->p_bh));
-    json_set(object, "fieller", make_limits(estimate->fieller));
+    json_set(object, "fieller", summary_make_limits(estimate->fieller));
     json_set(object, "sign_flip_p", json_number(estimate->sign_flip_p));
     json_set(object, "speedup_end_to_end", summary_make_interval(estimate->end_to_end, "blocks"));
-    set_verdict(comparison, estimate, object);
+    summary_set_verdict(comparison->headline ? estimate->simultaneous : estimate->speedup, object);
     summary_set_pairs(comparisons, comparison, object);
     set_blocks(comparisons, comparison, object);
     json_set(object, "marks", make_comparison_marks(comparisons, comparison, estimate->speedup.count));

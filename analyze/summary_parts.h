@@ -72,6 +72,12 @@ json_t *summary_make_extensions(const struct plan *plan, const struct run *run);
 /* {"value", "low", "high", "n", "over"}; null without a value. */
 json_t *summary_make_interval(struct interval interval, const char *over);
 
+/* {"low", "high"}; null where one is missing or infinite. */
+json_t *summary_make_limits(struct interval interval);
+
+/* "verdict" and "within_margin": what may be said by an interval of a ratio. */
+void summary_set_verdict(struct interval of, json_t *object);
+
 /* The log interval of what the blocks gave: without limits below the plan's MIN_BLOCKS. */
 struct interval summary_estimate(const struct plan *plan, const double *logs, int count, double alpha);
 
