@@ -32,6 +32,14 @@ static void put_arm(FILE *out, const struct summary *summary, int arm)
 
 static void put_measured(FILE *out, const struct summary *summary)
 {
+    if (summary_is_imported(summary)) {
+        fprintf(
+            out,
+            "These are results of other tools for \\Arms{} configuration%s on \\Workloads{} workload%s, unpaired and "
+            "imported: nothing shows that they were measured side by side.\n",
+            summary->arm_count == 1 ? "" : "s", summary->workload_count == 1 ? "" : "s");
+        return;
+    }
     const json_t *target = json_object_get(summary->source, "target");
     const char *model =
         json_is_string(target) ? json_string_value(target) : json_string_value(json_object_get(target, "path"));
@@ -149,10 +157,12 @@ static void put_best(FILE *out, const struct summary *summary)
 
 static void put_excluded(FILE *out, const struct summary *summary)
 {
-    if (summary_invalid_attempts(summary) == 0)
+    int invalid = summary_invalid_attempts(summary);
+    if (invalid == 0)
         fputs("Of \\Attempts{} attempts none was excluded", out);
     else
-        fputs("Of \\Attempts{} attempts, \\AttemptsInvalid{} were excluded, each by a written rule", out);
+        fprintf(out, "Of \\Attempts{} attempts, \\AttemptsInvalid{} %s excluded, each by a written rule",
+                invalid == 1 ? "was" : "were");
     fputs("; speedups of this machine, model and these prompts say nothing of others.\n", out);
 }
 

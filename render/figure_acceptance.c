@@ -72,6 +72,8 @@ static void draw_tau(struct canvas *canvas, const struct cell *of, const struct 
     snprintf(text, sizeof text, "τ = %.2f%s", of->tau.value, json_array_size(of->marks) ? " *" : "");
     if (at >= x->start && at <= x->end)
         canvas_line(canvas, at, y->start, at, y->end, .9, DASH_DASHED, colour_black);
+    double width = canvas_text_width(canvas, AXES_LABEL_SIZE, text);
+    canvas_rectangle(canvas, x->end - 4 - width, y->end - 2, width + 2, 8.5, colour_faded(colour_white, .7));
     canvas_text(canvas, x->end - 3, y->end + 5, AXES_LABEL_SIZE, ALIGN_RIGHT, colour_black, text);
 }
 

@@ -9,7 +9,7 @@
 #define BAND_FOOT 30.0
 #define HEADING_HEIGHT 14.0
 #define LEFT 44.0
-#define LEAST 95.0
+#define LEAST 92.0
 #define SERIES_MAXIMUM 64
 #define DODGE 2.2 /* between series, so that whiskers do not cover each other */
 

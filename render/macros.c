@@ -138,25 +138,29 @@ static void put_comparison(FILE *out, const struct summary *summary, const struc
     free(name);
 }
 
-/* "6", or "5--6" where comparisons differ in the number of blocks behind them. */
-static void put_block_range(FILE *out, const struct summary *summary)
+/* "6 blocks", or "5--6 blocks" where comparisons differ in the number of blocks behind them; and what intervals are,
+ * where there are any. */
+static void put_blocks(FILE *out, const struct summary *summary)
 {
     int least = 0, most = 0;
+    bool any = false;
     for (int i = 0; i < summary->comparison_count; i++) {
         const struct interval *speedup = &summary->comparisons[i].speedup;
         if (!speedup->present)
             continue;
         least = least == 0 || speedup->n < least ? speedup->n : least;
         most = speedup->n > most ? speedup->n : most;
+        any = any || isfinite(speedup->low);
     }
     fputs("\\newcommand{\\BlocksValid}{", out);
     if (most == 0)
         fputs("---", out);
     else if (least == most)
-        fprintf(out, "%d", most);
+        fprintf(out, "%d block%s", most, most == 1 ? "" : "s");
     else
-        fprintf(out, "%d--%d", least, most);
-    fputs("}\n", out);
+        fprintf(out, "%d--%d blocks", least, most);
+    fprintf(out, "}\n\\newcommand{\\Pointwise}{%s}\n",
+            any ? "\\IntervalLevel\\% \\IntervalKind{} intervals, pointwise" : "points without intervals");
 }
 
 /* ", extended after n = 6", which stands beside every n; empty where no block was added after looking. What is to be
@@ -249,7 +253,8 @@ void macros_put(FILE *out, const struct summary *summary)
     put_count(out, "WarmupRequests", summary->warmup);
     put_count(out, "Arms", summary->arm_count);
     put_count(out, "Workloads", summary->workload_count);
-    put_block_range(out, summary);
+    put_blocks(out, summary);
+    fprintf(out, "\\newcommand{\\IfImported}[2]{%s}\n", summary_is_imported(summary) ? "#1" : "#2");
     put_extensions(out, summary);
     int family = 0;
     for (int i = 0; i < summary->comparison_count; i++)

@@ -98,6 +98,12 @@ const char *summary_explain(const struct summary *summary, const char *rule)
     return NULL;
 }
 
+bool summary_is_imported(const struct summary *summary)
+{
+    const char *kind = json_string_value(json_object_get(summary->source, "kind"));
+    return kind && strcmp(kind, "import") == 0;
+}
+
 int summary_sessions(const struct summary *summary)
 {
     int sessions = 0;

@@ -245,6 +245,9 @@ bool summary_is_method(const struct summary *summary, int arm, const char *metho
 /* The sentence that explains a rule, or NULL. */
 const char *summary_explain(const struct summary *summary, const char *rule);
 
+/* Whether results are other tools' alone, of which nobody can say how they were measured. */
+bool summary_is_imported(const struct summary *summary);
+
 /* Of all runs. */
 int summary_sessions(const struct summary *summary);
 int summary_attempts(const struct summary *summary);

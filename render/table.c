@@ -44,7 +44,12 @@ static void *grow(void *items, int count, size_t size)
 void table_add_alike(struct table *table, enum column_kind kind, const char *key, const char *head, int format)
 {
     table->columns = grow(table->columns, table->column_count, sizeof *table->columns);
-    table->columns[table->column_count++] = (struct table_column){kind, xstrdup(key), xstrdup(head), format};
+    table->columns[table->column_count++] = (struct table_column){kind, xstrdup(key), xstrdup(head), false, format};
+}
+
+void table_keep_column(struct table *table)
+{
+    table->columns[table->column_count - 1].kept = true;
 }
 
 void table_add_column(struct table *table, enum column_kind kind, const char *key, const char *head)
@@ -165,7 +170,7 @@ static void drop_column(struct table *table, int column)
 void table_drop_empty(struct table *table)
 {
     for (int column = table->column_count - 1; column >= table->stub && table->row_count > 0; column--)
-        if (is_empty(table, column))
+        if (!table->columns[column].kept && is_empty(table, column))
             drop_column(table, column);
 }
 

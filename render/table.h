@@ -24,6 +24,7 @@ struct table_column {
     enum column_kind kind;
     char *key;  /* in CSV */
     char *head; /* in print: plain text */
+    bool kept;  /* even where no row has a value */
     int format; /* columns of one format have the same number of decimals; 0: one of its own */
 };
 
@@ -59,6 +60,8 @@ void table_free(struct table *table);
 
 /* All columns are added before the first row. */
 void table_add_column(struct table *table, enum column_kind kind, const char *key, const char *head);
+/* That the column added last is printed even where no row has a value: its dashes say something. */
+void table_keep_column(struct table *table);
 /* The same, with the decimals that all columns of this format share. */
 void table_add_alike(struct table *table, enum column_kind kind, const char *key, const char *head, int format);
 

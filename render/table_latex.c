@@ -14,7 +14,7 @@
 #define INTERVAL_SPACE 3.0 /* between a value and its limits */
 #define MARK_WIDTH 4.5
 #define DIGIT_WIDTH 4.25
-#define CAPITAL_WIDTH 6.1
+#define CAPITAL_WIDTH 6.5
 #define LETTER_WIDTH 4.35
 #define POINT_WIDTH 2.4      /* . , [ ] and blanks */
 #define SMALL .78            /* of \\scriptsize */
@@ -157,7 +157,7 @@ static struct layout lay_out(const struct table *table, int column)
         const struct table_cell *cell = table_find_cell(table, row, column);
         layout.digits = largest(layout.digits, digits_of(cell, layout.decimals));
         text = fmax(text, text_width(cell->text));
-        reason = fmax(reason, cell->missing ? 11 + SMALL * text_width(cell->missing) : 0);
+        reason = fmax(reason, cell->missing ? 13 + SMALL * text_width(cell->missing) : 0);
         marks = largest(marks, count_marks(cell));
     }
     layout.wrappable = of->kind == COLUMN_TEXT && text > WRAPPED_FROM;

@@ -28,6 +28,7 @@ const struct tables_entry tables_list[] = {
     {"fits", tables_fill_fits},
     {"scaling", tables_fill_scaling},
     {"memory", tables_fill_memory},
+    {"peak", tables_fill_peak},
     {"exclusions", tables_fill_exclusions},
     {"marks", tables_fill_marks},
     {"blocks", tables_fill_blocks},

@@ -42,10 +42,16 @@ tables_fill tables_fill_absolute, tables_fill_record, tables_fill_throughput, ta
     tables_fill_latency_blocks, tables_fill_losslessness;
 
 /* What a round costs, what memory holds, what a token takes. */
-tables_fill tables_fill_rounds, tables_fill_model, tables_fill_fits, tables_fill_scaling, tables_fill_memory;
+tables_fill tables_fill_rounds, tables_fill_model, tables_fill_fits, tables_fill_scaling, tables_fill_memory,
+    tables_fill_peak;
 
 /* What was excluded; what is marked; where it all comes from; log R of every block. */
 tables_fill tables_fill_exclusions, tables_fill_marks, tables_fill_provenance, tables_fill_blocks;
+
+/* Arms by workloads, a cell of the table for each of the summary's. */
+typedef void tables_put_cell(struct table *table, const struct cell *cell);
+void tables_fill_matrix(struct table *table, const struct summary *summary, enum column_kind kind,
+                        tables_put_cell *put);
 
 /* A row of two cells. */
 void tables_add_fact(struct table *table, const char *label, const char *text);

@@ -5,7 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB 1048576.0
+void tables_fill_matrix(struct table *table, const struct summary *summary, enum column_kind kind, tables_put_cell *put)
+{
+    table_add_column(table, COLUMN_TEXT, "arm", "arm");
+    for (int i = 0; i < summary->workload_count; i++)
+        table_add_alike(table, kind, summary_workload_text(summary, i), summary_workload_text(summary, i), 1);
+    for (int arm = 0; arm < summary->arm_count && summary->workload_count > 0; arm++) {
+        table_add_row(table, NULL);
+        if (arm > 0 && !summary_alike(summary, arm, arm - 1))
+            table_set_apart(table);
+        tables_put_arm(table, summary, arm);
+        for (int i = 0; i < summary->workload_count; i++) {
+            const struct cell *cell = summary_find_cell(summary, arm, i);
+            if (cell)
+                put(table, cell);
+            else
+                table_put_missing(table, NULL);
+        }
+    }
+}
 
 typedef bool shows_cell(const struct cell *cell);
 typedef void put_cell(struct table *table, const struct summary *summary, const struct cell *cell);
@@ -45,7 +63,6 @@ static void put_absolute(struct table *table, const struct summary *summary, con
     table_put_interval(table, &cell->end_to_end_tokens_per_s, NULL, NULL);
     table_put_interval(table, &cell->tau, NULL, NULL);
     table_put_interval(table, &cell->joules_per_token, NULL, NULL);
-    table_put_number(table, cell->peak_memory_bytes / MIB);
 }
 
 void tables_fill_absolute(struct table *table, const struct summary *summary)
@@ -55,7 +72,6 @@ void tables_fill_absolute(struct table *table, const struct summary *summary)
     table_add_column(table, COLUMN_INTERVAL, "end_to_end_tokens_per_s", "end to end");
     table_add_column(table, COLUMN_INTERVAL, "tau", "τ");
     table_add_column(table, COLUMN_INTERVAL, "joules_per_token", "J/token");
-    table_add_column(table, COLUMN_NUMBER, "peak_memory_mib", "peak / MiB");
     fill_cells(table, summary, shows_all, put_absolute);
 }
 
@@ -78,22 +94,7 @@ static void put_record(struct table *table, const struct cell *cell)
 
 void tables_fill_record(struct table *table, const struct summary *summary)
 {
-    table_add_column(table, COLUMN_TEXT, "arm", "arm");
-    for (int i = 0; i < summary->workload_count; i++)
-        table_add_column(table, COLUMN_TEXT, summary_workload_text(summary, i), summary_workload_text(summary, i));
-    for (int arm = 0; arm < summary->arm_count && summary->workload_count > 0; arm++) {
-        table_add_row(table, NULL);
-        if (arm > 0 && !summary_alike(summary, arm, arm - 1))
-            table_set_apart(table);
-        tables_put_arm(table, summary, arm);
-        for (int i = 0; i < summary->workload_count; i++) {
-            const struct cell *cell = summary_find_cell(summary, arm, i);
-            if (cell)
-                put_record(table, cell);
-            else
-                table_put_missing(table, NULL);
-        }
-    }
+    tables_fill_matrix(table, summary, COLUMN_TEXT, put_record);
 }
 
 /* --- throughput --------------------------------------------------------------------------------------------------- */

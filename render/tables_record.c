@@ -180,7 +180,7 @@ static void add_leaves(struct table *table, const char *name, const json_t *valu
         add_leaves(table, longer, json_array_get(value, i), depth + 1);
         free(longer);
     }
-    if (json_is_array(value))
+    if (json_is_array(value) || !value || json_is_null(value))
         return;
     char *text = tables_value_text(value);
     tables_add_fact(table, name, text);
@@ -197,7 +197,8 @@ static void add_run(struct table *table, const struct summary_run *run)
     tables_add_fact(table, "run", run->name);
     table_set_apart(table);
     tables_add_fact(table, "attempts", attempts);
-    tables_add_fact(table, "started", started);
+    if (started)
+        tables_add_fact(table, "started", started);
     tables_add_fact(table, "ledger", ledger);
     if (run->plan_sha256) {
         char *plan = xformat("SHA-256 %.*s…", HASH_SHOWN, run->plan_sha256);

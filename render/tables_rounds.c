@@ -214,3 +214,17 @@ void tables_fill_memory(struct table *table, const struct summary *summary)
                 table_put_number(table, memory_value(summary_find_cell(summary, arm, workload)->memory, kinds.keys[i]));
         }
 }
+
+static void put_peak(struct table *table, const struct cell *cell)
+{
+    table_put_number(table, cell->peak_memory_bytes / (1 << 20));
+}
+
+void tables_fill_peak(struct table *table, const struct summary *summary)
+{
+    for (int i = 0; i < summary->cell_count; i++)
+        if (isfinite(summary->cells[i].peak_memory_bytes)) {
+            tables_fill_matrix(table, summary, COLUMN_NUMBER, put_peak);
+            return;
+        }
+}

@@ -82,8 +82,7 @@ static void add_model(struct table *table, const char *label, const json_t *sour
 /* How other tools came to their results, nobody can say. */
 static void add_plan(struct table *table, const struct summary *summary)
 {
-    const char *kind = json_string_value(json_object_get(summary->source, "kind"));
-    if (kind && strcmp(kind, "import") == 0) {
+    if (summary_is_imported(summary)) {
         tables_add_fact(table, "Plan",
                         "none: results of other tools, unpaired, imported; when, in which order and how warm they were "
                         "measured is theirs to say");

@@ -198,6 +198,7 @@ void tables_fill_suspect(struct table *table, const struct summary *summary)
     table_add_column(table, COLUMN_TEXT, "rules", "taken out by");
     table_add_alike(table, COLUMN_INTERVAL, "speedup", "with suspect data", FORMAT_SPEEDUP);
     table_add_alike(table, COLUMN_INTERVAL, "without_suspect", "without", FORMAT_SPEEDUP);
+    table_keep_column(table);
     table_add_column(table, COLUMN_COUNT, "attempts_left", "attempts left");
     const struct comparison *last = NULL;
     for (int i = 0; i < summary->comparison_count; i++) {
@@ -260,6 +261,14 @@ void tables_fill_budgets(struct table *table, const struct summary *summary)
     }
 }
 
+static bool has_best(const struct summary *summary)
+{
+    for (int i = 0; i < summary->best_budget_count; i++)
+        if (summary->best_budgets[i].speedup.present)
+            return true;
+    return false;
+}
+
 void tables_fill_best(struct table *table, const struct summary *summary)
 {
     table->section_key = xstrdup("group");
@@ -270,7 +279,7 @@ void tables_fill_best(struct table *table, const struct summary *summary)
     table_add_alike(table, COLUMN_INTERVAL, "tuning_speedup", "when chosen", FORMAT_SPEEDUP);
     table_add_alike(table, COLUMN_INTERVAL, "speedup", "reported", FORMAT_SPEEDUP);
     table_add_alike(table, COLUMN_LIMITS, "bound", "valid after choosing", FORMAT_SPEEDUP);
-    for (int i = 0; i < summary->best_budget_count; i++) {
+    for (int i = 0; i < summary->best_budget_count && has_best(summary); i++) {
         const struct best_budget *best = &summary->best_budgets[i];
         if (best->arm < 0 && !best->missing.rule)
             continue;
