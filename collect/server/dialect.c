@@ -6,15 +6,16 @@
 #include <string.h>
 
 #define SGLANG_ROUTES                                                                                                  \
-    .health = "/health", .models = "/v1/models", .info = {"/server_info", "/get_server_info", "/model_info"},          \
-    .tokenize = "/tokenize", .tokenize_text = "prompt", .flush = "/flush_cache", .metrics = "/metrics",                \
-    .context = {{"/server_info", "context_length"}, {"/v1/models", "data.0.max_model_len"}},                           \
-    .slots = {{"/server_info", "internal_states.0.effective_max_running_requests_per_dp"},                             \
+    .health = "/health", .models = "/v1/models", .info = {"/server_info", "/model_info"},                              \
+    .formerly = "/get_server_info", .tokenize = "/tokenize", .tokenize_text = "prompt", .flush = "/flush_cache",       \
+    .metrics = "/metrics", .context = {{"/server_info", "context_length"}, {"/v1/models", "data.0.max_model_len"}},    \
+    .slots = {{"/server_info", "internal_states.*.effective_max_running_requests_per_dp"},                             \
               {"/server_info", "max_running_requests"}},                                                               \
-    .cache = {{"/server_info", "internal_states.0.memory_usage.token_capacity"},                                       \
+    .cache = {{"/server_info", "internal_states.*.memory_usage.token_capacity"},                                       \
               {"/server_info", "max_total_num_tokens"}},                                                               \
-    .version = {{"/server_info", "version"}, {"/get_server_info", "version"}}, .log_slots = "max_running_requests=",   \
-    .log_cache = "max_total_num_tokens=", .log_states = "max_mamba_cache_size: ",                                      \
+    .ranks = {"/server_info", "dp_size"}, .version = {{"/server_info", "version"}},                                    \
+    .log_slots = "max_running_requests=", .log_cache = "max_total_num_tokens=",                                        \
+    .log_states = "max_mamba_cache_size: ",                                                                            \
     .counters = {.rounds = "sglang:spec_verify_calls",                                                                 \
                  .generated = "sglang:generation_tokens",                                                              \
                  .cached = "sglang:cached_tokens",                                                                     \
@@ -27,7 +28,7 @@
     .health = "/health", .models = "/v1/models", .info = {"/version", "/server_info"}, .tokenize = "/tokenize",        \
     .tokenize_text = "prompt", .flush = "/reset_prefix_cache", .metrics = "/metrics",                                  \
     .context = {{"/v1/models", "data.0.max_model_len"}}, .version = {{"/version", "version"}},                         \
-    .log_cache = "GPU KV cache size: ",                                                                                \
+    .log_cache = "GPU KV cache size: ", .cache_metric = "vllm:cache_config_info",                                      \
     .counters = {.rounds = "vllm:spec_decode_num_drafts",                                                              \
                  .drafted = "vllm:spec_decode_num_draft_tokens",                                                       \
                  .accepted = "vllm:spec_decode_num_accepted_tokens",                                                   \

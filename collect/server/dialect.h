@@ -12,7 +12,7 @@
 #define DIALECT_INFO_MAXIMUM 4
 #define DIALECT_PLACES 3
 
-/* Where a number stands: "data.0.max_model_len" in the answer of a route. */
+/* Where a number stands: "data.0.max_model_len" in the answer of a route; "states.*.slots": summed over all. */
 struct dialect_number {
     const char *route, *path;
 };
@@ -36,6 +36,7 @@ struct dialect {
 
     const char *health, *models;
     const char *info[DIALECT_INFO_MAXIMUM]; /* routes that say what the server is, for the record */
+    const char *formerly;                   /* what the first of them was called; NULL: nothing else */
     const char *tokenize, *tokenize_text;   /* where prompts are counted, and the key of the text; NULL: nowhere */
     const char *flush;                      /* POST: empties the prefix cache; NULL: there is none */
     const char *metrics;
@@ -44,8 +45,10 @@ struct dialect {
     struct dialect_number context[DIALECT_PLACES]; /* positions of a request */
     struct dialect_number slots[DIALECT_PLACES];   /* requests at once */
     struct dialect_number cache[DIALECT_PLACES];   /* positions of the whole cache */
+    struct dialect_number ranks; /* that serve requests by themselves, each with a log line of its own */
     struct dialect_number version[DIALECT_PLACES];
-    /* What stands before the number in the server's log; NULL: it is not said there. */
+    const char *cache_metric; /* whose labels are num_gpu_blocks and block_size; NULL: there is none */
+    /* What stands before the number in the server's log; NULL: it is not said there. States: of recurrent layers. */
     const char *log_slots, *log_cache, *log_states;
     struct dialect_counters counters;
     const char *acceptance; /* what `rounds` and `accepted` are made of, for the record */

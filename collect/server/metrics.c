@@ -1,5 +1,7 @@
 #include "collect/server/metrics.h"
 
+#include "collect/base/error.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,4 +37,19 @@ double metrics_sum(const char *text, const char *name)
             sum = isnan(sum) ? value : sum + value;
     }
     return isfinite(sum) ? sum : NAN;
+}
+
+double metrics_label(const char *text, const char *name, const char *label)
+{
+    double value = NAN;
+    char *mark = xformat("%s=\"", label);
+    for (const char *line = text; name && line && isnan(value);
+         line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
+        const char *end = line + strcspn(line, "\n"), *at = NULL;
+        if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == '{')
+            at = memmem(line, (size_t)(end - line), mark, strlen(mark));
+        value = at ? strtod(at + strlen(mark), NULL) : NAN;
+    }
+    free(mark);
+    return isfinite(value) ? value : NAN;
 }

@@ -6,4 +6,8 @@
  * "_total" behind it. NaN where there is none, or name is NULL. */
 double metrics_sum(const char *text, const char *name);
 
+/* The number that the metric of this name has in a label: name{label="16"}. NaN where there is none, or name is NULL.
+ */
+double metrics_label(const char *text, const char *name, const char *label);
+
 #endif

@@ -16,8 +16,8 @@ struct server_info {
     json_t *said;          /* the answers by route */
 };
 
-/* Asks the routes of the dialect, and reads the log (NULL: none), which has the last word on sizes. What is not there,
- * or is not JSON, is left out. `secret` (NULL: none) is taken out wherever it stands. */
+/* Asks the routes of the dialect and its metrics, and reads the log (NULL: none). What is not there, or is not JSON, is
+ * left out. `secret` (NULL: none) is taken out wherever it stands. */
 void server_info_ask(struct http *http, const struct dialect *dialect, const char *log, const char *secret,
                      struct server_info *info);
 void server_info_free(struct server_info *info);

@@ -6,6 +6,7 @@
 #include "collect/base/json.h"
 #include "collect/campaign.h"
 #include "collect/record/run.h"
+#include "collect/server/server_info.h"
 #include "tests/record/fixture.h"
 #include "tests/server/loopback.h"
 #include "tests/server/measured.h"
@@ -200,6 +201,51 @@ static void what_the_server_says_is_kept_without_secrets(void **state)
     close_bench(&bench);
 }
 
+/* What a server made of it, else what its log says for each rank, else what it was asked for; of a cache also what
+ * metrics say. */
+static void sizes_are_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dialect, *path, *answer, *log;
+        int slots, cache, states;
+    } cases[] = {
+        {"sglang", "/server_info",
+         "{\"max_running_requests\": 9, \"internal_states\": [{\"effective_max_running_requests_per_dp\": 2, "
+         "\"memory_usage\": {\"token_capacity\": 50}}, {\"effective_max_running_requests_per_dp\": 3, "
+         "\"memory_usage\": {\"token_capacity\": 60}}]}",
+         "max_running_requests=7, ", 5, 110, -1},
+        {"sglang", "/get_server_info", "{\"max_running_requests\": 8, \"dp_size\": 2}",
+         "Mamba Cache is allocated. max_mamba_cache_size: 20, conv_state size: 1GB\n"
+         "max_total_num_tokens=1000, max_running_requests=2, context_len=4096\n",
+         4, 2000, 40},
+        {"sglang", "/server_info", "{\"max_running_requests\": 8, \"max_total_num_tokens\": 77}", "INFO\n", 8, 77, -1},
+        {"vllm", "/version", "{\"version\": \"1\"}", "GPU KV cache size: 686,320 tokens\n", -1, 686320, -1},
+        {"vllm", "/metrics", "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"100\"} 1\n", "", -1, 1600, -1},
+        {"llama", "/props", "{\"total_slots\": 4}", "n_slots = 1, n_ctx\n", 4, -1, -1},
+        {"llama", "/health", "{}", "load_model: initializing, n_slots = 3, n_ctx_slot = 2048\n", 3, -1, -1},
+        {"llama", "/props", "<html>", "", -1, -1, -1},
+    };
+    char *folder = fixture_make_folder(), *log = file_join(folder, "log");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct loopback_page pages[] = {{.path = cases[i].path, .body = cases[i].answer}, {0}};
+        struct loopback *loopback = loopback_start(pages, 0);
+        struct error error = {0};
+        struct server_info info;
+        struct http *http = http_open(loopback_url(loopback), NULL, &error);
+        fixture_write(log, cases[i].log, strlen(cases[i].log));
+        server_info_ask(http, dialect_find(cases[i].dialect, NULL), log, NULL, &info);
+        assert_int_equal(info.slots, cases[i].slots);
+        assert_int_equal(info.cache, cases[i].cache);
+        assert_int_equal(info.states, cases[i].states);
+        server_info_free(&info);
+        http_close(http);
+        loopback_stop(loopback);
+    }
+    free(log);
+    fixture_remove_folder(folder);
+}
+
 /* --- vLLM --------------------------------------------------------------------------------------------------------- */
 
 #define VLLM_CHUNK(text, ids, tokens, finish)                                                                          \
@@ -233,7 +279,7 @@ static struct loopback_page vllm_pages[] = {
     {.path = "/version", .body = "{\"version\": \"0.11.0\"}"},
     {.path = "/v1/models", .body = "{\"data\": [{\"id\": \"qwen\", \"max_model_len\": 100}]}"},
     {.path = "/tokenize", .body = "{\"count\": 5, \"max_model_len\": 100, \"tokens\": [1, 2, 3, 4, 5]}"},
-    {.path = "/metrics", .content_type = "text/plain", .bodies = vllm_metrics},
+    {.path = "/metrics", .content_type = "text/plain", .bodies = vllm_metrics, .by = "/v1/completions"},
     {.path = "/v1/completions", .content_type = STREAM, .body = vllm_stream, .piece = 120, .delay_ms = 2},
     {0},
 };
@@ -474,6 +520,7 @@ int main(void)
         cmocka_unit_test(sglang_native_in_pieces),
         cmocka_unit_test(room_is_judged),
         cmocka_unit_test(what_the_server_says_is_kept_without_secrets),
+        cmocka_unit_test(sizes_are_found),
         cmocka_unit_test(vllm_rounds_from_counters),
         cmocka_unit_test(vllm_rounds_of_requests_together),
         cmocka_unit_test(hits_of_the_prefix_cache_are_seen),
