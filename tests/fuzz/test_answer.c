@@ -21,7 +21,7 @@ static void check_sample(struct sample *sample)
     sample->workload = xstrdup("w");
     sample->prompt = xstrdup("p");
     json_t *line = sample_to_json(sample);
-    if (sample_from_json(line, "line", &again, &error))
+    if (sample_from_json(line, NULL, "line", &again, &error))
         die("%s", error.message);
     fuzz_require(again.ok == sample->ok && again.tokens == sample->tokens, "a sample is read as it was written");
     sample_free(&again);
