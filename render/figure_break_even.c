@@ -54,7 +54,7 @@ static void draw_cell(struct canvas *canvas, const struct rows_cell *cell)
     const struct interval *needed = &comparison->break_even_tau, *reached = &of->tau;
     double at = place(cell->x, needed->value), tau = place(cell->x, reached->value), y = cell->y;
     canvas_rectangle(canvas, fmin(at, tau), y - 1.6, fabs(tau - at), 3.2,
-                     tau >= at ? colour_faded(style->colour, .3) : colour_faded(colour_black, .25));
+                     tau >= at ? colour_faded(style->colour, .3) : colour_faded(colour_black, .45));
     if (isfinite(reached->low))
         parts_draw_whisker(canvas, place(cell->x, reached->low), place(cell->x, reached->high), y, .6, style->colour);
     if (isfinite(needed->low))
@@ -85,7 +85,7 @@ static double draw_legend(struct canvas *canvas, const struct sheet *sheet)
         {"reached (τ)", KEY_MARKER, tree->marker, tree->colour},
         {"needed (break-even)", KEY_INTERVAL, tree->marker, colour_black},
         {"gain", KEY_SWATCH, tree->marker, colour_faded(tree->colour, .3)},
-        {"loss", KEY_SWATCH, tree->marker, colour_faded(colour_black, .25)},
+        {"loss", KEY_SWATCH, tree->marker, colour_faded(colour_black, .45)},
     };
     return parts_draw_legend(canvas, sheet, 40, keys, 4);
 }

@@ -5,7 +5,7 @@
 #include "render/figures.h"
 
 #define PARTS_SMALL_SIZE 6.5 /* of text within plots */
-#define PARTS_GAP 9.0        /* between panels */
+#define PARTS_GAP 12.0       /* between panels */
 
 /* --- methods ------------------------------------------------------------------------------------------------------ */
 

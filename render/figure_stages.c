@@ -6,12 +6,13 @@
 #define SHARES_FROM 8.0  /* times the shortest round */
 #define TIMES_WIDTH 28.0 /* right of the bars */
 
+/* Neighbours differ in lightness, so that they can be told apart in print without colours. */
 static const struct {
     struct colour fill, text;
 } stage_styles[SUMMARY_STAGE_COUNT] = {
-    [SUMMARY_DRAFT] = {{.902, .624, 0, 1}, {0, 0, 0, 1}},     [SUMMARY_BUILD] = {{.941, .894, .259, 1}, {0, 0, 0, 1}},
-    [SUMMARY_VERIFY] = {{.337, .706, .914, 1}, {0, 0, 0, 1}}, [SUMMARY_COMMIT] = {{0, .62, .451, 1}, {1, 1, 1, 1}},
-    [SUMMARY_OTHER] = {{.72, .72, .72, 1}, {0, 0, 0, 1}},
+    [SUMMARY_DRAFT] = {{.99, .76, .35, 1}, {0, 0, 0, 1}},  [SUMMARY_BUILD] = {{.55, .27, .03, 1}, {1, 1, 1, 1}},
+    [SUMMARY_VERIFY] = {{.45, .70, .90, 1}, {0, 0, 0, 1}}, [SUMMARY_COMMIT] = {{0, .28, .20, 1}, {1, 1, 1, 1}},
+    [SUMMARY_OTHER] = {{.85, .85, .85, 1}, {0, 0, 0, 1}},
 };
 
 static double round_ms(const struct cell *cell)
@@ -78,6 +79,8 @@ static void draw_cell(struct canvas *canvas, const struct rows_cell *cell)
             continue;
         double left = axis_position(cell->x, from), right = axis_position(cell->x, from + scale * of->stages_ms[stage]);
         canvas_rectangle(canvas, left, cell->y - thick / 2, right - left, thick, stage_styles[stage].fill);
+        if (from > 0 && right - left > 2)
+            canvas_line(canvas, left, cell->y - thick / 2, left, cell->y + thick / 2, .5, DASH_NONE, colour_white);
         char text[32];
         snprintf(text, sizeof text, "%.0f%%", 100 * of->stages_share[stage]);
         if (isfinite(of->stages_share[stage]) && canvas_text_width(canvas, PARTS_SMALL_SIZE, text) + 3 < right - left)

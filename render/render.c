@@ -14,7 +14,7 @@ int main(int argc, char **argv)
         {"--templates", OPTION_TEXT, &templates, "DIR", "folder of report.tex (default: templates)", false},
         {"--parts", OPTION_FLAG, &parts, NULL,
          "only figures at a paper's widths, tables, macros and captions, to \\input", false},
-        {"--markdown", OPTION_FLAG, &markdown, NULL, "print the headline table as Markdown", false},
+        {"--markdown", OPTION_FLAG, &markdown, NULL, "print headline and speedups as Markdown", false},
         {0},
     };
     const struct option_command command = {

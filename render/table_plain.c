@@ -133,7 +133,9 @@ static void put_markdown_cell(FILE *out, const struct table *table, int row, int
     }
     if (cell->text)
         put_markdown_text(out, cell->text);
-    if (isfinite(cell->value))
+    if (table->columns[column].kind == COLUMN_P && cell->value < .001)
+        fputs("<0.001", out);
+    else if (isfinite(cell->value))
         fprintf(out, "%s%.*f%s", bold, decimals, cell->value, bold);
     if (isfinite(cell->low) && cell->low < cell->high)
         fprintf(out, "%s[%.*f, %.*f]", isfinite(cell->value) ? " " : "", decimals, cell->low, decimals, cell->high);

@@ -77,13 +77,30 @@ int tables_write(const struct summary *summary, const char *folder, struct error
     return result;
 }
 
-void tables_put_markdown(FILE *out, const struct summary *summary)
+static void put_markdown_table(FILE *out, const struct summary *summary, const char *name, tables_fill *fill)
 {
     struct table table;
-    table_init(&table, "speedup");
-    tables_fill_speedup(&table, summary);
-    table_put_markdown(out, &table);
+    table_init(&table, name);
+    fill(&table, summary);
+    table_drop_empty(&table);
+    if (table.row_count > 0)
+        table_put_markdown(out, &table);
+    else
+        fprintf(out, "%s\n", table.empty);
+    fputc('\n', out);
     table_free(&table);
+}
+
+void tables_put_markdown(FILE *out, const struct summary *summary)
+{
+    put_markdown_table(out, summary, "family", tables_fill_family);
+    fputs("Speedup over auto, pointwise intervals:\n\n", out);
+    put_markdown_table(out, summary, "speedup", tables_fill_speedup);
+    fprintf(out, "%d of %d attempts excluded.", summary_invalid_attempts(summary), summary_attempts(summary));
+    for (int i = 0; i < summary->run_count; i++)
+        fprintf(out, " Ledger of %lld lines, head `%s`.", (long long)summary->runs[i].ledger_lines,
+                summary->runs[i].ledger_head);
+    fputc('\n', out);
 }
 
 void tables_put_arm(struct table *table, const struct summary *summary, int arm)

@@ -19,7 +19,8 @@ extern const int tables_count;
  * others. */
 int tables_write(const struct summary *summary, const char *folder, struct error *error);
 
-/* The headline table as GitHub's Markdown. */
+/* For a pull request, as GitHub's Markdown: the headline family, the speedups, what was excluded, the ledgers' heads.
+ */
 void tables_put_markdown(FILE *out, const struct summary *summary);
 
 /* Machine and plan; workloads. */
