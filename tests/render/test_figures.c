@@ -193,6 +193,42 @@ static void check_figures(const struct summary *summary, double width_in)
     free(inner);
 }
 
+/* Where the middle of the first word with this text stands, from the left. */
+static double find_middle(const struct word *words, int count, const char *text)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(words[i].text, text) == 0)
+            return (words[i].left + words[i].right) / 2;
+    fail_msg("\"%s\" is not in the figure", text);
+    return 0;
+}
+
+static void test_budgets_stand_at_their_logarithms(void **state)
+{
+    (void)state;
+    static struct word words[1000];
+    struct summary summary;
+    example_read(&summary);
+    char *inner = write_figures(&summary, style.report_width_in, "places"), *path = figure_path(inner, "budget", "pdf");
+    char *listing = example_run("pdftotext -bbox '%s' -", path);
+    const char *below = strstr(listing, ">16</word>"); /* the first axis of budgets, where y's have no such label */
+    assert_non_null(below);
+    while (below > listing && strncmp(below, ">8</word>", 9) != 0)
+        below--;
+    while (below > listing && strncmp(below, "<word ", 6) != 0)
+        below--;
+    int count = read_words(below, words, 1000);
+    double eight = find_middle(words, count, "8"), sixteen = find_middle(words, count, "16"),
+           thirty_two = find_middle(words, count, "32"), sixty_four = find_middle(words, count, "64");
+    assert_float_equal(sixteen - eight, thirty_two - sixteen, .1);
+    assert_float_equal(thirty_two - sixteen, sixty_four - thirty_two, .1);
+    assert_true(sixteen > eight + 5);
+    free(listing);
+    free(path);
+    free(inner);
+    summary_free(&summary);
+}
+
 static void test_nothing_overlaps(void **state)
 {
     (void)state;
@@ -250,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_every_figure_twice_gives_the_same_bytes),
         cmocka_unit_test(test_figures_say_what_is_missing_and_carry_the_date_of_the_summary),
         cmocka_unit_test(test_a_figure_without_data_is_not_drawn_nor_left_behind),
+        cmocka_unit_test(test_budgets_stand_at_their_logarithms),
         cmocka_unit_test(test_nothing_overlaps),
         cmocka_unit_test(test_figures_are_as_wide_as_the_paper_wants),
     };
