@@ -123,6 +123,7 @@ void tables_fill_workloads(struct table *table, const struct summary *summary)
     table_add_column(table, COLUMN_COUNT, "max_new_tokens", "new tokens");
     table_add_column(table, COLUMN_TEXT, "ends", "ends");
     table_add_column(table, COLUMN_TEXT, "template", "template");
+    const bool imported = summary_is_imported(summary); /* then all that is unknown */
     for (int i = 0; i < summary->workload_count; i++) {
         const struct summary_workload *workload = &summary->workloads[i];
         table_add_row(table, NULL);
@@ -131,13 +132,17 @@ void tables_fill_workloads(struct table *table, const struct summary *summary)
         if (workload->count > 0)
             table_put_format(table, "%d", workload->count);
         else
-            table_put_text(table, workload->prompts ? "all" : NULL);
+            table_put_text(table, workload->prompts && !imported ? "all" : NULL);
         if (workload->context_tokens > 0)
             table_put_format(table, "filled to %d", workload->context_tokens);
         else
-            table_put_text(table, "as they are");
+            table_put_text(table, imported ? NULL : "as they are");
         table_put_number(table, workload->max_new_tokens > 0 ? workload->max_new_tokens : NAN);
-        table_put_text(table, workload->ignore_eos ? "at this length" : "at its end token");
+        table_put_text(table, imported ? NULL : workload->ignore_eos ? "at this length" : "at its end token");
+        if (imported) {
+            table_put_text(table, NULL);
+            continue;
+        }
         bool chat = workload->chat && strcmp(workload->chat, "none") != 0;
         table_put_format(table, "%s%s%s", workload->template ? workload->template : "plain", chat ? ", chat " : "",
                          chat ? workload->chat : "");

@@ -4,6 +4,7 @@
 #include "collect/record/stated.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const json_t *import_of(const struct attempt *attempt)
@@ -31,13 +32,15 @@ void rule_source_damaged(const struct attempt *attempt, double threshold, struct
         enum rule_level level = RULE_SUSPECT;
         const char *example = json_string_value(json_object_get(oddity, "example"));
         const long long count = json_integer_value(json_object_get(oddity, "count"));
-        const long long offset = json_integer_value(json_object_get(oddity, "offset"));
+        const json_t *offset = json_object_get(oddity, "offset");
+        char place[48] = "";
+        if (offset)
+            snprintf(place, sizeof place, "; the first at byte %lld", (long long)json_integer_value(offset));
         for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
             if (strcmp(name, harmless[i]) == 0)
                 level = RULE_NOTE;
-        verdicts_add(verdicts, RULE_SOURCE_DAMAGED, level, NULL, (double)count, NAN,
-                     "%.60s: %lld; the first at byte %lld%s%.60s", name, count, offset, example ? ": " : "",
-                     example ? example : "");
+        verdicts_add(verdicts, RULE_SOURCE_DAMAGED, level, NULL, (double)count, NAN, "%.60s: %lld%s%s%.60s", name,
+                     count, place, example ? ": " : "", example ? example : "");
     }
 }
 
