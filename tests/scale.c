@@ -190,7 +190,7 @@ static void read_plan(const char *run, const char *text, struct plan *plan)
 
 int scale_write(const char *run, const char *text, const struct scale_source *source)
 {
-    struct plan plan;
+    struct plan plan = {0};
     read_plan(run, text, &plan);
     char *ledger = file_join(run, "ledger.jsonl");
     struct chain chain = {.out = fopen(ledger, "w")};

@@ -1,4 +1,5 @@
 /* What a summary estimates beside times and speedups, from run folders with known times. */
+#include "analyze/summary.h"
 #include "collect/base/json.h"
 #include "tests/analyze/checks.h"
 
@@ -332,6 +333,32 @@ static void test_scaling_is_paired_where_it_can_be(void **state)
     campaign_close(&campaign);
 }
 
+/* Ranks that share a device are no ranks of their own: they do not scale, but are compared with each other. */
+static void test_shared_devices_do_not_scale(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    struct error error = {0};
+    campaign_open(&campaign, 3, "{}, \"tensor_parallel\": [1, 2]");
+    for (int block = 1; block <= 3; block++) {
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6, 4e6});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp2-auto", block, 1, 4e6, 4e6});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp2-b16", block, 1, 1e6, 1e6});
+    }
+    json_decref(check_build(&campaign));
+    for (int i = 0; i < campaign.run.attempt_count; i++)
+        if (campaign.run.attempts[i].attempt.arm.tensor_parallel == 2)
+            verdicts_add(&campaign.run.attempts[i].verdicts, RULE_SHARED_DEVICE, RULE_INVALID, NULL, 2, 1, "shared");
+    json_t *summary = summary_build(&campaign.run, &campaign.plan, &error);
+    const json_t *entry = find_scaling(summary, "tp2-auto", "code");
+    check_null(entry, "speedup");
+    check_null(entry, "efficiency");
+    assert_string_equal(text_of(json_object_get(entry, "missing"), "rule"), "SHARED_DEVICE");
+    check_interval(check_find(summary, "comparisons", "tp2-b16", "tp2-auto", "code"), "speedup", 4, 4, 4);
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +371,7 @@ int main(void)
         cmocka_unit_test(test_speedup_on_the_same_outputs),
         cmocka_unit_test(test_break_even_and_what_a_round_costs),
         cmocka_unit_test(test_scaling_is_paired_where_it_can_be),
+        cmocka_unit_test(test_shared_devices_do_not_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
