@@ -1,6 +1,7 @@
 #include "analyze/comparisons.h"
 
 #include "analyze/run_rules.h"
+#include "collect/base/parallel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -150,13 +151,26 @@ static bool is_headline(const struct plan *plan, const struct arm *arm, const st
     return false;
 }
 
+/* What the threads share that fill the pairs of a comparison: each touches its block of the cells, and no other. */
+struct filling {
+    const struct cells *cells;
+    struct cell *arm;
+    const struct cell *baseline;
+    struct pair *pairs;
+};
+
+static void fill_block(void *context, int index)
+{
+    struct filling *filling = context;
+    fill_pair(filling->cells, filling->arm, filling->baseline, index + 1, &filling->pairs[index]);
+}
+
 static void compare_workload(struct cells *cells, int arm, int baseline, int workload, struct comparison *comparison)
 {
     struct cell *of_arm = cells_at(cells, arm, workload), *of_baseline = cells_at(cells, baseline, workload);
     *comparison = (struct comparison){of_arm->arm, of_baseline->arm, of_arm->workload};
     comparison->pairs = xcalloc((size_t)cells->blocks, sizeof *comparison->pairs);
-    for (int block = 1; block <= cells->blocks; block++)
-        fill_pair(cells, of_arm, of_baseline, block, &comparison->pairs[block - 1]);
+    parallel_for(cells->blocks, fill_block, &(struct filling){cells, of_arm, of_baseline, comparison->pairs});
     run_rules_judge_speedup(cells, comparison);
 }
 

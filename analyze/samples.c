@@ -15,6 +15,8 @@ static bool is_answered(const struct sample *sample, const char *workload)
 static double sum_accepted(const struct sample *sample)
 {
     int64_t sum = 0;
+    if (sample->committed >= 0)
+        return (double)sample->committed;
     for (int i = 0; i < sample->rounds; i++)
         sum += sample->accepted[i];
     return (double)sum;

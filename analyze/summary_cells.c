@@ -2,6 +2,7 @@
 
 #include "analyze/devices.h"
 #include "collect/base/json.h"
+#include "collect/base/parallel.h"
 #include "collect/record/divergence.h"
 
 #include <math.h>
@@ -299,12 +300,28 @@ static void drop_unasked(json_t *array)
             json_array_remove(array, i);
 }
 
+/* What the threads share that make them. */
+struct making {
+    const struct comparisons *comparisons;
+    const json_t *extensions;
+    json_t **made;
+};
+
+static void make_one(void *context, int index)
+{
+    struct making *making = context;
+    making->made[index] = make_cell(making->comparisons, &making->comparisons->cells->items[index], making->extensions);
+}
+
 json_t *summary_make_cells(const struct comparisons *comparisons)
 {
     const struct cells *cells = comparisons->cells;
     json_t *array = json_array(), *extensions = summary_make_extensions(cells->plan, cells->run);
+    json_t **made = xcalloc((size_t)cells->count, sizeof(json_t *));
+    parallel_for(cells->count, make_one, &(struct making){comparisons, extensions, made});
     for (int i = 0; i < cells->count; i++)
-        json_append(array, make_cell(comparisons, &cells->items[i], extensions));
+        json_append(array, made[i]);
+    free(made);
     json_decref(extensions);
     mark_front(array, cells->plan->workload_count);
     if (cells->plan->source == PLAN_SOURCE_IMPORT)

@@ -1,6 +1,7 @@
 #include "analyze/summary_parts.h"
 
 #include "collect/base/json.h"
+#include "collect/base/parallel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -338,13 +339,30 @@ static bool is_asked(const struct comparisons *comparisons, const struct compari
     return made;
 }
 
+/* What the threads share that make them. */
+struct making {
+    const struct comparisons *comparisons;
+    const struct estimate *estimates;
+    json_t **made; /* NULL: not asked for */
+};
+
+static void make_one(void *context, int index)
+{
+    struct making *making = context;
+    const struct comparison *comparison = &making->comparisons->items[index];
+    if (is_asked(making->comparisons, comparison))
+        making->made[index] = make_comparison(making->comparisons, comparison, &making->estimates[index]);
+}
+
 json_t *summary_make_comparisons(const struct comparisons *comparisons)
 {
     struct estimate *estimates = make_estimates(comparisons);
-    json_t *array = json_array();
+    json_t *array = json_array(), **made = xcalloc((size_t)comparisons->count, sizeof(json_t *));
+    parallel_for(comparisons->count, make_one, &(struct making){comparisons, estimates, made});
     for (int i = 0; i < comparisons->count; i++)
-        if (is_asked(comparisons, &comparisons->items[i]))
-            json_append(array, make_comparison(comparisons, &comparisons->items[i], &estimates[i]));
+        if (made[i])
+            json_append(array, made[i]);
     free(estimates);
+    free(made);
     return array;
 }

@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@
 
 enum { BLOCKS = 50, PROMPTS = 3, TOKENS = 13, DEMO_PROMPTS = 12, DEMO_TOKENS = 127 };
 
-static long calls;
+static atomic_long calls;
 
 json_t *json_object_get(const json_t *object, const char *key)
 {

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { THREADS_MAXIMUM = 16, WORTH_A_THREAD = 32, PIECE = 8 };
+enum { THREADS_MAXIMUM = 16, WORTH_A_THREAD = 8 };
 
 struct work {
     void (*body)(void *context, int index);
@@ -20,9 +20,8 @@ struct work {
 static void *run(void *argument)
 {
     struct work *work = argument;
-    for (int from; (from = atomic_fetch_add(&work->next, PIECE)) < work->count;)
-        for (int i = from; i < from + PIECE && i < work->count; i++)
-            work->body(work->context, i);
+    for (int index; (index = atomic_fetch_add(&work->next, 1)) < work->count;)
+        work->body(work->context, index);
     return NULL;
 }
 

@@ -51,6 +51,7 @@ struct sample {
     int64_t start_ns, ttft_ns, decode_ns, end_ns, stall_ns;
     int rounds;
     int *accepted;                  /* rounds: tokens each round committed, bonus included, uncut */
+    int64_t committed;              /* their sum, as the reader makes it; -1: not known */
     int64_t stages_ns[STAGE_COUNT]; /* summed over the rounds */
     int64_t communicate_ns;         /* between ranks; part of the stages */
 

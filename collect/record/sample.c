@@ -27,6 +27,7 @@ void sample_init(struct sample *sample)
         .rounds = ATTEMPT_ABSENT,
         .communicate_ns = ATTEMPT_ABSENT,
         .chunks = ATTEMPT_ABSENT,
+        .committed = ATTEMPT_ABSENT,
     };
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         sample->stages_ns[stage] = ATTEMPT_ABSENT;
@@ -369,6 +370,14 @@ static int read_lists(const struct parts *parts, const struct numbers_taken *tak
     return 0;
 }
 
+static int64_t sum_accepted(const struct sample *sample)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < sample->rounds; i++)
+        sum += sample->accepted[i];
+    return sum;
+}
+
 int sample_from_json(const json_t *line, const struct numbers_taken *taken, const char *where, struct sample *sample,
                      struct error *error)
 {
@@ -382,5 +391,6 @@ int sample_from_json(const json_t *line, const struct numbers_taken *taken, cons
     }
     sample->workload = xstrdup(parts.workload);
     sample->prompt = xstrdup(parts.prompt);
+    sample->committed = sample->accepted ? sum_accepted(sample) : ATTEMPT_ABSENT;
     return 0;
 }

@@ -4,6 +4,9 @@
 #include "collect/record/sample.h"
 #include "tests/fuzz/fuzz.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 const char fuzz_corpus[] = "tests/fuzz/corpus/attempt";
 const int fuzz_mutations = 10000;
 
@@ -41,12 +44,40 @@ static void judge(const struct attempt *attempt)
     verdicts_free(&verdicts);
 }
 
+/* The same bytes with a blank in each sample's line, so that the parser reads its lists. */
+static void check_by_parser(const uint8_t *bytes, size_t size, const struct attempt *attempt)
+{
+    static const char start[] = "{\"type\":\"sample\",";
+    const size_t length = strlen(start);
+    char *other = xmalloc(2 * size + 1), *to = other;
+    struct attempt again;
+    struct error error = {0};
+    for (size_t i = 0; i < size; i++) {
+        *to++ = (char)bytes[i];
+        if ((i == 0 || bytes[i - 1] == '\n') && size - i > length && memcmp(bytes + i, start, length) == 0)
+            *to++ = ' ';
+    }
+    bool read = attempt_read(fuzz_write("1-1.jsonl", other, (size_t)(to - other)), &again, &error) == 0;
+    free(other);
+    fuzz_require(read == (attempt != NULL), "the parser reads what is read before it, and nothing else");
+    if (!read)
+        return;
+    for (int i = 0; i < again.sample_count; i++) {
+        json_t *line = sample_to_json(&attempt->samples[i]), *line_again = sample_to_json(&again.samples[i]);
+        fuzz_require(json_equal(line, line_again), "the parser reads the same");
+        json_decref(line);
+        json_decref(line_again);
+    }
+    attempt_free(&again);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     struct attempt attempt;
     struct error error = {0};
     bool read = attempt_read(fuzz_write("1-1.jsonl", bytes, size), &attempt, &error) == 0;
     fuzz_check_answer(read, &error);
+    check_by_parser(bytes, size, read ? &attempt : NULL);
     if (!read)
         return 0;
     for (int i = 0; i < attempt.sample_count; i++)
