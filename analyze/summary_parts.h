@@ -90,4 +90,7 @@ json_t *summary_text_or_null(const char *text);
 void summary_note_marks(const struct verdicts *verdicts, const char *workload, bool *marks);
 json_t *summary_make_marks(const bool *marks);
 
+/* The files that imports were read from: "file", "sha256", "attempts" (ids). Empty where there are none. */
+json_t *summary_make_imports(const struct run *run);
+
 #endif

@@ -210,6 +210,23 @@ static void add_run(struct table *table, const struct summary_run *run)
     free(attempts);
 }
 
+/* Each file once, however many runs it holds. */
+static void add_imports(struct table *table, const json_t *imports)
+{
+    size_t i;
+    const json_t *entry;
+    json_array_foreach(imports, i, entry)
+    {
+        const char *file = json_string_value(json_object_get(entry, "file"));
+        const char *hash = json_string_value(json_object_get(entry, "sha256"));
+        const size_t count = json_array_size(json_object_get(entry, "attempts"));
+        char *text = xformat("%s, SHA-256 %.*s…, %zu attempt%s", file ? file : "?", HASH_SHOWN, hash ? hash : "?",
+                             count, count == 1 ? "" : "s");
+        tables_add_fact(table, "imported file", text);
+        free(text);
+    }
+}
+
 void tables_fill_provenance(struct table *table, const struct summary *summary)
 {
     char *program = xformat("%s %s", summary->program_name ? summary->program_name : "",
@@ -219,6 +236,7 @@ void tables_fill_provenance(struct table *table, const struct summary *summary)
     tables_add_fact(table, "program", program);
     for (int i = 0; i < summary->run_count; i++)
         add_run(table, &summary->runs[i]);
+    add_imports(table, summary->imports);
     add_leaves(table, "machine", summary->machine, 0);
     add_leaves(table, "source", summary->source, 0);
     free(program);

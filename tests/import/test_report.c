@@ -80,8 +80,8 @@ static void imports_become_a_report(void **state)
     expect_point(json_object_get(apart, "speedup_unpaired"), 1000. / 18 / 50);
     json_decref(summary);
     assert_int_equal(programs_shell("pdftotext -layout \"$out/report/report.pdf\" -", &text), 0);
-    static const char *const expected[] = {"2.36", "UNPAIRED_IMPORT", "Unpaired, imported", "OUTPUT_DIVERGES",
-                                           "ALL_FAILED"};
+    static const char *const expected[] = {"jetspec-dflash.jsonl", "2.36",      "UNPAIRED_IMPORT", "Unpaired, imported",
+                                           "OUTPUT_DIVERGES",      "ALL_FAILED"};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         if (!strstr(text, expected[i]))
             fail_msg("the report does not say %s: %s", expected[i], text);
