@@ -170,16 +170,11 @@ struct head_call {
     int head;
 };
 
-static float decay_of(const struct head_call *call, int row)
+/* Of a segment's row: its decay, or its beta. */
+static float gate_of(const struct head_call *call, const float *gates, int row)
 {
-    return call->rows->decays[(size_t)(call->segment->first + row) * (size_t)call->recurrence->sizes.value_heads +
-                              (size_t)call->head];
-}
-
-static float beta_of(const struct head_call *call, int row)
-{
-    return call->rows->betas[(size_t)(call->segment->first + row) * (size_t)call->recurrence->sizes.value_heads +
-                             (size_t)call->head];
+    return gates[(size_t)(call->segment->first + row) * (size_t)call->recurrence->sizes.value_heads +
+                 (size_t)call->head];
 }
 
 static void read_state(const struct head_call *call)
@@ -207,14 +202,14 @@ static void answer_row(const struct head_call *call, int row)
     const float *key_read = scratch->reads + row * values, *query_read = key_read + count * values;
     const float *value = value_at(recurrence, call->segment->first + row, call->head);
     float *u = scratch->deltas + row * values, *output = output_at(recurrence, call->segment->first + row, call->head);
-    float weight = decay_of(call, row), beta = beta_of(call, row);
+    float weight = gate_of(call, call->rows->decays, row), beta = gate_of(call, call->rows->betas, row);
     memset(u, 0, (size_t)values * sizeof *u);
     memset(output, 0, (size_t)values * sizeof *output);
     for (int j = parent_of(call->segment->parents, row); j >= 0; j = parent_of(call->segment->parents, j)) {
         const float *ancestor = scratch->factors + j * keys, *its_u = scratch->deltas + j * values;
         kernel_add_scaled(u, weight * kernel_dot(key, ancestor, keys), its_u, values);
         kernel_add_scaled(output, weight * kernel_dot(query, ancestor, keys), its_u, values);
-        weight *= decay_of(call, j);
+        weight *= gate_of(call, call->rows->decays, j);
     }
     for (int i = 0; i < values; i++)
         u[i] = beta * (value[i] - weight * key_read[i] - u[i]);
@@ -229,7 +224,7 @@ static void fold_rows(const struct head_call *call)
     float weight = 1;
     for (int row = call->segment->count - 1; row >= 0; row--) {
         call->scratch->weights[row] = weight;
-        weight *= decay_of(call, row);
+        weight *= gate_of(call, call->rows->decays, row);
     }
     kernel_fold_state(call->state, weight, call->scratch->weights, call->scratch->factors, call->scratch->deltas,
                       call->segment->count, sizes->key_size, sizes->value_size);
