@@ -262,6 +262,11 @@ void macros_put(FILE *out, const struct summary *summary)
     put_count(out, "FamilySize", family);
     fprintf(out, "\\newcommand{\\IfFamily}[1]{%s}\n", family ? "#1" : "");
     put_drift(out, &summary->drift);
+    if (summary->versus.present) {
+        put_text(out, "RunBefore", summary->versus.before);
+        put_text(out, "RunAfter", summary->versus.after);
+        put_count(out, "VersusSize", summary->versus.cell_count);
+    }
     put_record(out, summary);
     for (int i = 0; i < summary->comparison_count; i++)
         put_comparison(out, summary, &summary->comparisons[i]);

@@ -28,6 +28,7 @@ void summary_free(struct summary *summary)
     free(summary->round_models);
     free(summary->telemetry);
     free(summary->drift.residuals);
+    free(summary->versus.cells);
     free(summary->verdicts);
     json_decref(summary->json);
     *summary = (struct summary){0};

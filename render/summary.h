@@ -175,6 +175,23 @@ struct device_readings {
     bool slowdown, power_cap;
 };
 
+/* A speedup of two runs; tokens/s stand beside it and are not covered by any interval between runs. */
+struct versus_cell {
+    int arm, baseline, workload;
+    struct interval before, after, change, tokens_before, tokens_after;
+    struct limits simultaneous;
+    const char *verdict;
+    struct missing missing;
+};
+
+/* This run beside one before it; present where that was given. */
+struct versus {
+    bool present;
+    const char *before, *after; /* the runs' names */
+    struct versus_cell *cells;
+    int cell_count;
+};
+
 struct summary_verdict {
     const char *attempt, *workload, *rule, *level, *detail, *time, *actor;
     double observed, threshold;
@@ -209,6 +226,7 @@ struct summary {
     struct device_readings *telemetry;
     struct summary_verdict *verdicts;
     struct drift drift;
+    struct versus versus;
     const json_t *rules;
     int run_count, arm_count, workload_count, cell_count, comparison_count, verdict_count;
     int scaling_count, best_budget_count, round_model_count, telemetry_count;

@@ -1,4 +1,5 @@
-/* What a summary says of a run as a whole: how it scales, its best budgets, models of a round, drift, devices. */
+/* What a summary says of a run as a whole: how it scales, its best budgets, models of a round, drift, devices,
+ * and how it compares with a run before. */
 #include "render/summary_parts.h"
 
 #include <math.h>
@@ -198,6 +199,49 @@ static int read_telemetry(const json_t *object, const char *where, struct summar
     return read_reading(object, where, "power_w", &telemetry->power_w, error);
 }
 
+static int read_versus_cell(const json_t *object, const char *where, struct summary *summary, void *to,
+                            struct error *error)
+{
+    struct versus_cell *cell = to;
+    const char *arm, *baseline, *workload = NULL;
+    const struct json_field fields[] = {
+        {"arm", JSON_FIELD_STRING, &arm, true, 0, 0},
+        {"baseline", JSON_FIELD_STRING, &baseline, true, 0, 0},
+        {"workload", JSON_FIELD_STRING, &workload, false, 0, 0},
+        {"verdict", JSON_FIELD_STRING, &cell->verdict, false, 0, 0},
+        {0},
+    };
+    const struct interval_field intervals[] = {
+        {"before", &cell->before, true}, {"after", &cell->after, true}, {"change", &cell->change, true}, {0}};
+    const struct interval_field tokens[] = {
+        {"before", &cell->tokens_before, false}, {"after", &cell->tokens_after, false}, {0}};
+    if (json_read_fields(object, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error) ||
+        read_place(summary, where, arm, workload, &cell->arm, &cell->workload, error) ||
+        summary_read_arm_name(summary, where, baseline, &cell->baseline, error) ||
+        summary_read_intervals(object, where, intervals, error) ||
+        summary_read_intervals(json_object_get(object, "tokens_per_s"), where, tokens, error) ||
+        summary_read_limits(object, where, "simultaneous", true, &cell->simultaneous, error))
+        return -1;
+    return summary_read_missing(object, where, "missing", &cell->missing, error);
+}
+
+static int read_versus(const json_t *json, const char *path, struct summary *summary, struct error *error)
+{
+    struct versus *versus = &summary->versus;
+    const json_t *cells = NULL;
+    versus->present = json_is_object(json_object_get(json, "versus"));
+    const struct json_field fields[] = {
+        {"before", JSON_FIELD_STRING, &versus->before, true, 0, 0},
+        {"after", JSON_FIELD_STRING, &versus->after, true, 0, 0},
+        {"cells", JSON_FIELD_ARRAY, &cells, true, 0, 0},
+        {0},
+    };
+    if (summary_read_inner(json, path, "versus", fields, error))
+        return -1;
+    return summary_read_array(cells, path, "versus", sizeof *versus->cells, read_versus_cell, summary, &versus->cells,
+                              &versus->cell_count, error);
+}
+
 int summary_read_whole(const json_t *json, const char *path, struct summary *summary, struct error *error)
 {
     const struct {
@@ -218,5 +262,7 @@ int summary_read_whole(const json_t *json, const char *path, struct summary *sum
         if (summary_read_array(json_object_get(json, lists[i].key), path, lists[i].key, lists[i].size, lists[i].read,
                                summary, lists[i].items, lists[i].count, error))
             return -1;
-    return read_drift(json, path, summary, error);
+    if (read_drift(json, path, summary, error))
+        return -1;
+    return read_versus(json, path, summary, error);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define NOTES_MAXIMUM 26
-#define ROWS_TOGETHER 16 /* a table of so many rows is not broken over pages */
+#define ROWS_TOGETHER 24 /* a table of so many rows is not broken over pages */
 
 /* Widths in points, of Latin Modern in \\footnotesize. */
 #define LINE_WIDTH 446.0   /* a little less than the text's */

@@ -3,6 +3,7 @@
 #include "collect/base/file.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 const struct tables_entry tables_list[] = {
@@ -13,6 +14,8 @@ const struct tables_entry tables_list[] = {
     {"end_to_end", tables_fill_end_to_end},
     {"aggregate", tables_fill_aggregate},
     {"family", tables_fill_family},
+    {"versus", tables_fill_versus},
+    {"versus_times", tables_fill_versus_times},
     {"estimates", tables_fill_estimates},
     {"suspect", tables_fill_suspect},
     {"budgets", tables_fill_budgets},
@@ -96,6 +99,10 @@ void tables_put_markdown(FILE *out, const struct summary *summary)
     put_markdown_table(out, summary, "family", tables_fill_family);
     fputs("Speedup over auto, pointwise intervals:\n\n", out);
     put_markdown_table(out, summary, "speedup", tables_fill_speedup);
+    if (summary->versus.cell_count > 0) {
+        fprintf(out, "Run %s after %s:\n\n", summary->versus.after, summary->versus.before);
+        put_markdown_table(out, summary, "versus", tables_fill_versus);
+    }
     fprintf(out, "%d of %d attempts excluded.", summary_invalid_attempts(summary), summary_attempts(summary));
     for (int i = 0; i < summary->run_count; i++)
         fprintf(out, " Ledger of %lld lines, head `%s`.", (long long)summary->runs[i].ledger_lines,
@@ -117,4 +124,12 @@ void tables_put_pair(struct table *table, const struct summary *summary, const s
 void tables_put_workload(struct table *table, const struct summary *summary, int workload)
 {
     table_put_text(table, summary_workload_text(summary, workload));
+}
+
+void tables_put_verdict(struct table *table, const struct summary *summary, const char *verdict)
+{
+    if (verdict && strcmp(verdict, "equal") == 0)
+        table_put_format(table, "equal within %.3g%%", 100 * summary->equivalence_margin);
+    else
+        table_put_text(table, verdict && strcmp(verdict, "no difference shown") == 0 ? "none shown" : verdict);
 }

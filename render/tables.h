@@ -32,6 +32,9 @@ tables_fill tables_fill_speedup, tables_fill_over_linear, tables_fill_end_to_end
 /* The headline family with simultaneous intervals, cross-checks and p values. */
 tables_fill tables_fill_family;
 
+/* This run beside one before. */
+tables_fill tables_fill_versus, tables_fill_versus_times;
+
 /* Speedups by other estimates; without suspect data. */
 tables_fill tables_fill_estimates, tables_fill_suspect;
 
@@ -64,5 +67,8 @@ char *tables_value_text(const json_t *value);
 void tables_put_arm(struct table *table, const struct summary *summary, int arm);
 void tables_put_pair(struct table *table, const struct summary *summary, const struct comparison *comparison);
 void tables_put_workload(struct table *table, const struct summary *summary, int workload);
+
+/* "faster", "slower", "equal within 2%", "none shown". */
+void tables_put_verdict(struct table *table, const struct summary *summary, const char *verdict);
 
 #endif

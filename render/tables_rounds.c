@@ -62,8 +62,9 @@ void tables_fill_model(struct table *table, const struct summary *summary)
         const struct round_model *model = &summary->round_models[i];
         char *section =
             isfinite(model->r_squared)
-                ? xformat("TP %d: %d points, explained share of the variance %.4f, largest misfit %.1f%%",
-                          model->tensor_parallel, model->points, model->r_squared, 100 * model->largest_misfit)
+                ? xformat("TP %d: %d points, %.2f%% of the variance explained, largest misfit %.1f%%",
+                          model->tensor_parallel, model->points, 100 * fmin(floor(1e4 * model->r_squared) / 1e4, .9999),
+                          100 * model->largest_misfit)
                 : xformat("TP %d: %d points", model->tensor_parallel, model->points);
         for (int j = 0; j < model->term_count; j++) {
             table_add_row(table, section);

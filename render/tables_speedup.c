@@ -104,14 +104,6 @@ void tables_fill_aggregate(struct table *table, const struct summary *summary)
 
 /* --- the headline family ------------------------------------------------------------------------------------------ */
 
-static void put_verdict(struct table *table, const struct summary *summary, const struct comparison *comparison)
-{
-    if (comparison->verdict && strcmp(comparison->verdict, "equal") == 0)
-        table_put_format(table, "equal within %.3g%%", 100 * summary->equivalence_margin);
-    else
-        table_put_text(table, comparison->verdict);
-}
-
 void tables_fill_family(struct table *table, const struct summary *summary)
 {
     table->empty = xstrdup("The plan names no headline comparison.");
@@ -124,7 +116,7 @@ void tables_fill_family(struct table *table, const struct summary *summary)
     table_add_column(table, COLUMN_P, "p", "p");
     table_add_column(table, COLUMN_P, "p_holm", "p, Holm");
     table_add_column(table, COLUMN_P, "sign_flip_p", "p, sign flip");
-    table_add_column(table, COLUMN_TEXT, "verdict", "verdict");
+    table_add_column(table, COLUMN_TEXT, "verdict", "difference");
     for (int i = 0; i < summary->comparison_count; i++) {
         const struct comparison *comparison = &summary->comparisons[i];
         if (!comparison->headline)
@@ -138,7 +130,7 @@ void tables_fill_family(struct table *table, const struct summary *summary)
         table_put_number(table, comparison->p);
         table_put_number(table, comparison->p_holm);
         table_put_number(table, comparison->sign_flip_p);
-        put_verdict(table, summary, comparison);
+        tables_put_verdict(table, summary, comparison->verdict);
     }
 }
 

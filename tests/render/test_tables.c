@@ -249,6 +249,39 @@ static void test_decimals_show_small_numbers_beside_large_ones(void **state)
     assert_int_equal(decimals(2, (double[]){.0123, 2}), 3);
 }
 
+static void test_two_runs_are_compared_by_ratios_and_times_are_not_judged(void **state)
+{
+    (void)state;
+    const struct versus_cell cells[2] = {
+        {.arm = 5,
+         .baseline = 0,
+         .workload = 0,
+         .before = {true, 1.9, 1.8, 2, 6, "blocks"},
+         .after = {true, 2.1, 2, 2.2, 6, "blocks"},
+         .change = {true, 1.11, 1.05, 1.16, 12, "unpaired blocks"},
+         .tokens_before = {true, 100, 99, 101, 6, "blocks"},
+         .tokens_after = {true, 140, 139, 141, 6, "blocks"},
+         .simultaneous = {1.02, 1.2},
+         .verdict = "faster"},
+        {.arm = 5, .baseline = 1, .workload = 0, .simultaneous = {NAN, NAN}, .missing = {"MIN_BLOCKS", NULL}},
+    };
+    summary.versus = (struct versus){true, "old", "new", xcalloc(2, sizeof *cells), 2};
+    memcpy(summary.versus.cells, cells, sizeof cells);
+    char *table = latex(tables_fill_versus), *first = row(table, "b16 over auto &"),
+         *lost = row(table, "b16 over linear &");
+    char *times = latex(tables_fill_versus_times);
+    assert_non_null(
+        strstr(first, "code & 1.90 & [1.80, 2.00] & 2.10 & [2.00, 2.20] & 1.11 & [1.05, 1.16] & [1.02, 1.20]"));
+    assert_non_null(strstr(first, "& faster"));
+    assert_non_null(strstr(lost, "---\\,{\\scriptsize MIN\\_BLOCKS}"));
+    assert_non_null(strstr(times, "b16 & 100.0 & \\phantom{0}[99.0, 101.0] & 140.0 & [139.0, 141.0]"));
+    assert_null(strstr(times, "faster"));
+    free(times);
+    free(lost);
+    free(first);
+    free(table);
+}
+
 static void test_markdown(void **state)
 {
     (void)state;
@@ -288,6 +321,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_csv_quotes_what_would_split, begin, end),
         cmocka_unit_test_setup_teardown(test_a_wide_table_is_set_in_parts_that_repeat_the_arms, begin, end),
         cmocka_unit_test_setup_teardown(test_decimals_show_small_numbers_beside_large_ones, begin, end),
+        cmocka_unit_test_setup_teardown(test_two_runs_are_compared_by_ratios_and_times_are_not_judged, begin, end),
         cmocka_unit_test_setup_teardown(test_markdown, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
