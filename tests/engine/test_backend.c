@@ -1,5 +1,6 @@
 /* Which backend a device's name brings. */
 #include "collect/engine/backend.h"
+#include "tests/engine/hybrid_files.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,11 +31,30 @@ static void auto_is_cuda_where_it_can_be_used_and_else_the_cpu(void **state)
     assert_null(strchr(reason.message, '\n'));
 }
 
+/* A backend without recurrent layers is not even asked to open such a model. */
+static void recurrent_layers_need_a_backend_that_has_them(void **state)
+{
+    (void)state;
+    static const struct backend_class without = {.name = "other"};
+    struct error error = {0};
+    struct model *hybrid = model_open_target(HYBRID_FOLDER, &error),
+                 *dense = model_open_target("data/models/demo/target", &error);
+    const struct backend_options options = {.target = hybrid};
+    assert_int_equal(backend_check(&without, dense, &error), 0);
+    assert_int_equal(backend_check(&backend_cpu, hybrid, &error), 0);
+    assert_null(backend_open(&without, &options, &error));
+    assert_string_equal(error.message, HYBRID_FOLDER ": 6 of 8 layers are recurrent, which device \"other\" cannot run "
+                                                     "yet; use \"cpu\"");
+    model_close(dense);
+    model_close(hybrid);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cpu_is_always_there),
         cmocka_unit_test(auto_is_cuda_where_it_can_be_used_and_else_the_cpu),
+        cmocka_unit_test(recurrent_layers_need_a_backend_that_has_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
