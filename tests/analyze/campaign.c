@@ -93,7 +93,7 @@ static int64_t own_start(const struct campaign_attempt *attempt)
 static json_t *make_sample(const struct campaign_attempt *attempt, const char *workload, int prompt, double tpot_ns)
 {
     bool plain = strstr(attempt->arm, "auto") != NULL, code = strcmp(workload, "code") == 0;
-    const int64_t start_ns = own_start(attempt) + (2 * prompt + !code) * STEP_NS;
+    const int64_t start_ns = own_start(attempt) + STEP_NS * (int64_t)(2 * prompt + !code);
     struct sample sample;
     sample_init(&sample);
     sample.workload = xstrdup(workload);
