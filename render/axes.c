@@ -116,10 +116,12 @@ double axis_position(const struct axis *axis, double value)
 
 void axis_label(const struct axis *axis, int tick, char *text)
 {
+    double value = axis->ticks[tick];
+    const char *sign = value < 0 ? "−" : "";
     if (axis->decimals == AXES_DECIMALS_SHORTEST)
-        snprintf(text, AXES_LABEL_CAPACITY, fabs(axis->ticks[tick]) < 1e6 ? "%.6g" : "%.4g", axis->ticks[tick]);
+        snprintf(text, AXES_LABEL_CAPACITY, fabs(value) < 1e6 ? "%s%.6g" : "%s%.4g", sign, fabs(value));
     else
-        snprintf(text, AXES_LABEL_CAPACITY, "%.*f", axis->decimals, axis->ticks[tick]);
+        snprintf(text, AXES_LABEL_CAPACITY, "%s%.*f", sign, axis->decimals, fabs(value));
 }
 
 void axes_draw_x(struct canvas *canvas, const struct axis *axis, double y, double top)

@@ -194,10 +194,19 @@ static void put_padding(FILE *out, double value, int decimals, int digits)
         fprintf(out, "\\phantom{%.*s}", padding, "00000000000000000000");
 }
 
+/* With a sign as long as siunitx prints it. */
+static void put_signed(FILE *out, double value, int decimals)
+{
+    fprintf(out, "%s%.*f", value < 0 ? "$-$" : "", decimals, fabs(value));
+}
+
 void latex_put_range(FILE *out, double low, double high, int decimals, int digits)
 {
     put_padding(out, low, decimals, digits);
-    fprintf(out, "[%.*f, ", decimals, low);
+    fputs("[", out);
+    put_signed(out, low, decimals);
+    fputs(", ", out);
     put_padding(out, high, decimals, digits);
-    fprintf(out, "%.*f]", decimals, high);
+    put_signed(out, high, decimals);
+    fputs("]", out);
 }

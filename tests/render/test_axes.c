@@ -28,7 +28,7 @@ static void test_linear_axes_end_at_nice_numbers(void **state)
     assert_float_equal(axis_position(&axis, 50), 0, 1e-9);
     assert_float_equal(axis_position(&axis, 25), 50, 1e-9);
     axis_init(&axis, AXIS_LINEAR, -.07, .13, 0, 1, 4);
-    check_ticks(&axis, 6, (const char *const[]){"-0.10", "-0.05", "0.00", "0.05", "0.10", "0.15"});
+    check_ticks(&axis, 6, (const char *const[]){"−0.10", "−0.05", "0.00", "0.05", "0.10", "0.15"});
     assert_true(axis.high >= .13);
 }
 

@@ -79,6 +79,9 @@ static void test_numbers(void **state)
     latex_put_range(out, .98, 10.214, 2, 2);
     check_end(out, "\\phantom{0}[0.98, 10.21]");
     out = begin();
+    latex_put_range(out, -.625, .738, 2, 1);
+    check_end(out, "[$-$0.62, 0.74]");
+    out = begin();
     latex_put_p(out, .0004);
     latex_put_p(out, .03125);
     latex_put_p(out, NAN);
