@@ -119,7 +119,7 @@ static double draw_band(struct canvas *canvas, const struct sheet *sheet, int ba
 
 static double draw_legend(struct canvas *canvas, const struct sheet *sheet)
 {
-    static const char *const names[DEVICES_MAXIMUM] = {"device 0", "1", "2", "3", "4", "5", "6", "7 and more"};
+    static const char *const names[DEVICES_MAXIMUM] = {"device 0", "1", "2", "3", "4", "5", "6", "7"};
     const struct summary *summary = sheet->summary;
     struct parts_key keys[DEVICES_MAXIMUM + 2];
     int count = 0, devices = 0;
@@ -131,7 +131,9 @@ static double draw_legend(struct canvas *canvas, const struct sheet *sheet)
         cap = cap || summary->telemetry[i].power_cap;
     }
     for (int i = 0; i < devices && i < DEVICES_MAXIMUM; i++)
-        keys[count++] = (struct parts_key){names[i], KEY_MARKER, MARKER_CIRCLE, device_colour(i)};
+        keys[count++] =
+            (struct parts_key){i == DEVICES_MAXIMUM - 1 && devices > DEVICES_MAXIMUM ? "7 and more" : names[i],
+                               KEY_MARKER, MARKER_CIRCLE, device_colour(i)};
     if (slowdown)
         keys[count++] = (struct parts_key){"slowed down", KEY_MARKER, MARKER_TRIANGLE_DOWN, colour_black};
     if (cap)
