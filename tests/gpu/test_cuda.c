@@ -392,8 +392,8 @@ static void float32_gives_the_cpus_tokens_at_any_temperature(void **state)
     (void)state;
     need_gpu();
     static const struct sampling samplings[] = {{0, 0, 1, 0}, {0.7f, 0, 1, 0}, {1, 0, 1, 0}, {1, 40, 0.95f, 0}};
-    static const char *const arms[] = {"tp1-auto",   "tp1-linear", "tp1-b16",    "tp1-auto-c4", "tp1-b64-c3",
-                                       "tp2-auto",   "tp2-linear", "tp4-b16-c2", "tp8-auto-c3", "tp8-b64"};
+    static const char *const arms[] = {"tp1-auto", "tp1-linear", "tp1-b16",    "tp1-auto-c4", "tp1-b64-c3",
+                                       "tp2-auto", "tp2-linear", "tp4-b16-c2", "tp8-auto-c3", "tp8-b64"};
     struct engine *cpu = open_engine("float32", "cpu"), *gpu = open_engine("float32", SHARED);
     for (size_t s = 0; s < sizeof samplings / sizeof *samplings; s++) {
         struct outputs expected, outputs;

@@ -143,9 +143,9 @@ static void choose_on_host(struct cuda *cuda, int first, int count)
             layers_run_head(cuda, false, row, least(count - i, cuda->head_rows));
         read_logits(cuda, i % cuda->head_rows, cuda->row_logits);
         cuda_wait(cuda);
-        cuda->choices[i] = sample_choose(cuda->row_logits, cuda->options.vocabulary,
-                                         &cuda->sampling[cuda->host.sessions[row]], cuda->host.positions[row] + 1,
-                                         &cuda->scratch);
+        cuda->choices[i] =
+            sample_choose(cuda->row_logits, cuda->options.vocabulary, &cuda->sampling[cuda->host.sessions[row]],
+                          cuda->host.positions[row] + 1, &cuda->scratch);
     }
 }
 
@@ -461,11 +461,11 @@ static void merge_slices(struct cuda *cuda, int row, int width, int *tokens, flo
         sum += exp(slices[i].log_sum - best);
     best += log(sum);
     for (int k = 0; k < width; k++) {
-        int from = -1;
-        double value = 0;
+        int from = 0;
+        double value = -HUGE_VAL;
         for (int i = 0; i < count; i++) {
             double own = slices[i].left > 0 ? (double)*slices[i].values + slices[i].log_sum : 0;
-            if (slices[i].left > 0 && (from < 0 || own > value)) {
+            if (slices[i].left > 0 && (slices[from].left == 0 || own > value)) {
                 from = i;
                 value = own;
             }
@@ -564,8 +564,8 @@ static void cuda_inspect(struct backend *backend, enum inspect_what what, int fi
     return_to_last(cuda);
     for (int i = 0; what == INSPECT_FEATURES && i < count; i++)
         inspect_features(cuda, cuda->row_of[first + i],
-                         out + (size_t)i * (size_t)(cuda->options.drafter->feature_count *
-                                                    cuda->options.drafter->hidden_size));
+                         out + (size_t)i *
+                                   (size_t)(cuda->options.drafter->feature_count * cuda->options.drafter->hidden_size));
     if (what == INSPECT_FEATURES)
         return;
     for (int done = 0, rows; done < count; done += rows) {

@@ -1,10 +1,10 @@
-/* The CUDA backend's own state, shared by cuda.c (operations), open.c (loading), memory.c (what it takes), batch.c (what
- * a call is about), layers.c (a stack of layers over a batch) and graph.c (calls captured once).
+/* The CUDA backend's own state, shared by cuda.c (operations), open.c (loading), memory.c (what it takes), batch.c
+ * (what a call is about), layers.c (a stack of layers over a batch) and graph.c (calls captured once).
  *
- * Tensor parallelism. Each rank holds a slice of the weights and caches; what all ranks know alike (the residual stream,
- * features, what a call is about) is once on each GPU. Either every rank has a GPU of its own, or all share one: then
- * the one stream runs them one after another between two reductions. Pointers are to a GPU's memory unless they say
- * `host`. */
+ * Tensor parallelism. Each rank holds a slice of the weights and caches; what all ranks know alike (the residual
+ * stream, features, what a call is about) is once on each GPU. Either every rank has a GPU of its own, or all share
+ * one: then the one stream runs them one after another between two reductions. Pointers are to a GPU's memory unless
+ * they say `host`. */
 #ifndef COLLECT_ENGINE_CUDA_CUDA_H
 #define COLLECT_ENGINE_CUDA_CUDA_H
 
@@ -45,19 +45,19 @@ struct rank {
     struct product *head_product, *fuse_product;
 
     /* On the way; rows: most_rows. */
-    float *fused;                /* [rows, widest]: what a product answers */
-    void *queries;               /* [rows, heads * head_size] */
-    void *attended;              /* the same */
-    void *gated;                 /* [rows, inner] */
-    float *partial;              /* attention's parts */
-    float *sums[3];              /* [rows, hidden_size]: what attention, the MLP and fc add; read by other GPUs */
-    float *logits;               /* [head_rows, vocabulary_size / ranks] */
-    void *choose_partial;        /* of head_rows rows */
-    struct leader *leaders;      /* [rows]: the slice's best token; read by other GPUs */
-    void *top_partial;           /* of head_rows rows */
-    int *draft_tokens;           /* host, pinned [sessions * block_size, draft_width] */
-    float *draft_values;         /* the same */
-    float *draft_sums;           /* host, pinned [sessions * block_size]: log Σ exp of the slice */
+    float *fused;           /* [rows, widest]: what a product answers */
+    void *queries;          /* [rows, heads * head_size] */
+    void *attended;         /* the same */
+    void *gated;            /* [rows, inner] */
+    float *partial;         /* attention's parts */
+    float *sums[3];         /* [rows, hidden_size]: what attention, the MLP and fc add; read by other GPUs */
+    float *logits;          /* [head_rows, vocabulary_size / ranks] */
+    void *choose_partial;   /* of head_rows rows */
+    struct leader *leaders; /* [rows]: the slice's best token; read by other GPUs */
+    void *top_partial;      /* of head_rows rows */
+    int *draft_tokens;      /* host, pinned [sessions * block_size, draft_width] */
+    float *draft_values;    /* the same */
+    float *draft_sums;      /* host, pinned [sessions * block_size]: log Σ exp of the slice */
 };
 
 /* Small things of a call, gathered in pinned memory and sent by one copy to every GPU. Each kind of call has its own,
@@ -82,10 +82,10 @@ struct batch {
 
 /* The kept rows of all paths, each path padded to the most that a round keeps; rows behind it have slot -1. */
 struct kept {
-    int count, path_count;                      /* rows, of all paths */
-    struct compact_path *paths;                 /* [path count] */
-    int *nodes, *rows;                          /* [count]: within the segment; of the batch */
-    int *positions, *sessions, *slots;          /* [count] */
+    int count, path_count;             /* rows, of all paths */
+    struct compact_path *paths;        /* [path count] */
+    int *nodes, *rows;                 /* [count]: within the segment; of the batch */
+    int *positions, *sessions, *slots; /* [count] */
 };
 
 struct gpu {
@@ -94,20 +94,20 @@ struct gpu {
     struct product_library *library;
     struct rank *ranks; /* host [rank_count] */
     int rank_count;
-    void *embedding;             /* [vocabulary_size, hidden_size] */
-    float *norm, *drafter_norm;  /* [hidden_size] */
-    float *hidden_norm;          /* the drafter's: [hidden_size] */
+    void *embedding;              /* [vocabulary_size, hidden_size] */
+    float *norm, *drafter_norm;   /* [hidden_size] */
+    float *hidden_norm;           /* the drafter's: [hidden_size] */
     float *cosines[2], *sines[2]; /* of target and drafter: [capacity, head_size / 2] */
     char *staging[CALL_COUNT];
     struct batch batch; /* the call's, on this GPU */
     struct kept kept;
-    struct meeting meeting; /* with the other GPUs */
-    float *x;               /* [rows, hidden_size]: the residual stream */
-    void *input;            /* [rows, hidden_size]: what a product reads */
-    void *normed;           /* [rows, hidden_size]: what the head reads */
-    void *features;         /* [rows, feature_count * hidden_size] */
-    void *kept_features;    /* the same for paths */
-    unsigned *steps;        /* of `auto`, that this GPU has made */
+    struct meeting meeting;              /* with the other GPUs */
+    float *x;                            /* [rows, hidden_size]: the residual stream */
+    void *input;                         /* [rows, hidden_size]: what a product reads */
+    void *normed;                        /* [rows, hidden_size]: what the head reads */
+    void *features;                      /* [rows, feature_count * hidden_size] */
+    void *kept_features;                 /* the same for paths */
+    unsigned *steps;                     /* of `auto`, that this GPU has made */
     cudaGraphExec_t *graphs[CALL_COUNT]; /* host [sessions]: of 1, 2, ... sessions */
 };
 
@@ -115,14 +115,14 @@ struct cuda {
     struct backend base;
     struct backend_options options;
     enum element type;
-    bool shared;  /* all ranks on one GPU, and more than one */
-    bool singles; /* single rows have kernels of their own: bfloat16, and widths that they take */
+    bool shared;        /* all ranks on one GPU, and more than one */
+    bool singles;       /* single rows have kernels of their own: bfloat16, and widths that they take */
     json_t *algorithms; /* of products, chosen so far */
     struct gpu *gpus;
     int gpu_count;
-    int most_rows, head_rows;    /* of a batch; whose logits exist at a time */
-    int block;                   /* slots of the drafter's block that was captured */
-    int path_rows;               /* the most rows that a round of the engine's keeps of a session */
+    int most_rows, head_rows;                        /* of a batch; whose logits exist at a time */
+    int block;                                       /* slots of the drafter's block that was captured */
+    int path_rows;                                   /* the most rows that a round of the engine's keeps of a session */
     size_t weight_bytes, cache_bytes, scratch_bytes; /* of all GPUs together */
 
     /* Sessions, host [session]: committed positions; where the session's rows of the last batch begin. */
@@ -133,27 +133,27 @@ struct cuda {
     struct staging staging[CALL_COUNT];
     struct batch host; /* the last batch */
     struct kept host_kept;
-    int *block_tokens;              /* host [sessions * block_size] */
-    struct segment *block_segments; /* host [sessions] */
+    int *block_tokens;                   /* host [sessions * block_size] */
+    struct segment *block_segments;      /* host [sessions] */
     struct segment *padded;              /* host [sessions] */
     int *padded_tokens, *padded_parents; /* host [sessions * nodes] */
     int *row_of;                         /* host [rows]: where the rows that were asked for stand in the batch */
     bool drafted;                        /* the last batch was a draft's */
-    struct choice *choices;         /* host, pinned [rows] */
-    float *row_logits;              /* host, pinned [vocabulary_size] */
-    struct sample_scratch scratch;  /* host */
-    struct watch *watch;            /* NULL: nobody looks at what the GPUs do when */
-    bool commit_waits;              /* a commit was queued and not waited for; between these: */
+    struct choice *choices;              /* host, pinned [rows] */
+    float *row_logits;                   /* host, pinned [vocabulary_size] */
+    struct sample_scratch scratch;       /* host */
+    struct watch *watch;                 /* NULL: nobody looks at what the GPUs do when */
+    bool commit_waits;                   /* a commit was queued and not waited for; between these: */
     cudaEvent_t marks[2];
 
     /* `auto` runs ahead: the GPU feeds its choice back and the host reads it from a ring one step behind. */
     struct {
-        bool pending;            /* the step behind the last that was answered runs */
-        int count;               /* its sessions */
-        unsigned answered;       /* steps read from the ring */
-        unsigned launched;       /* steps queued */
-        int *given, *last;       /* host [sessions]: the tokens that the last answered step was given, and chose */
-        struct choice *ring;     /* host, pinned [CUDA_AHEAD, sessions] */
+        bool pending;        /* the step behind the last that was answered runs */
+        int count;           /* its sessions */
+        unsigned answered;   /* steps read from the ring */
+        unsigned launched;   /* steps queued */
+        int *given, *last;   /* host [sessions]: the tokens that the last answered step was given, and chose */
+        struct choice *ring; /* host, pinned [CUDA_AHEAD, sessions] */
         cudaEvent_t done[CUDA_AHEAD];
     } ahead;
 };
@@ -184,8 +184,8 @@ int cuda_list_gpus(const char *device, int ranks, char (*ids)[BACKEND_GPU_ID_SIZ
 
 enum watch_level { WATCH_CALLS, WATCH_PARTS };
 
-/* Where somebody watches at that level, the GPU notes when it comes here; name: of what begins, a literal; NULL: nothing
- * does. */
+/* Where somebody watches at that level, the GPU notes when it comes here; name: of what begins, a literal; NULL:
+ * nothing does. */
 void watch_mark(const struct cuda *cuda, const struct gpu *gpu, enum watch_level level, const char *name);
 void watch_destroy(struct watch *watch);
 int64_t cuda_busy_ns(struct backend *backend, int64_t *until_ns);
@@ -231,8 +231,8 @@ void batch_send(struct cuda *cuda, enum call call);
  * the layers are the target's. */
 void layers_run(struct cuda *cuda, bool drafter);
 
-/* Logits of the batch's rows [first, first + count), at most head_rows, behind the target's or the drafter's layers; each
- * rank's slice. */
+/* Logits of the batch's rows [first, first + count), at most head_rows, behind the target's or the drafter's layers;
+ * each rank's slice. */
 void layers_run_head(struct cuda *cuda, bool drafter, int first, int count);
 
 /* Writes the drafter's keys and values of every layer for features[rows, feature_count * hidden_size] of each GPU:

@@ -15,8 +15,9 @@ enum device_state { DEVICE_ABSENT, DEVICE_UNUSABLE, DEVICE_USABLE };
 /* Initialises the GPU when first called. Where it cannot be used, `reason` names the cause and the remedy. */
 enum device_state device_find(struct error *reason);
 
-/* Which GPU each of `ranks` ranks gets, into devices[ranks], by a list like "cuda:0,0,1" or, without numbers, 0, 1, ....
- * Answers how many different GPUs these are, `ranks` or 1; -1 where they are not there, or some but not all are shared. */
+/* Which GPU each of `ranks` ranks gets, into devices[ranks], by a list like "cuda:0,0,1" or, without numbers, 0, 1,
+ * .... Answers how many different GPUs these are, `ranks` or 1; -1 where they are not there, or some but not all are
+ * shared. */
 int device_assign(const char *list, int ranks, int *devices, struct error *error);
 
 /* Ends in die() with file, line and CUDA's text unless `status` is success. */

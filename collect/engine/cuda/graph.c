@@ -1,6 +1,6 @@
-/* Calls whose shape is known beforehand are captured as CUDA graphs, one for each number of sessions, before anything is
- * measured. What differs from call to call (tokens, positions, lengths, paths) stands in memory that the graph reads, so
- * that a graph holds at every length of the cache. */
+/* Calls whose shape is known beforehand are captured as CUDA graphs, one for each number of sessions, before anything
+ * is measured. What differs from call to call (tokens, positions, lengths, paths) stands in memory that the graph
+ * reads, so that a graph holds at every length of the cache. */
 #include "collect/engine/cuda/cuda.h"
 
 #include <stdlib.h>

@@ -119,7 +119,8 @@ void kernels_gate(enum element type, const float *fused, int rows, int inner, vo
 {
     size_t elements = (size_t)rows * (size_t)inner;
     if (inner % 4)
-        OF_TYPE(type, launch(gate<T>, dim3(blocks_for(elements)), THREADS, 0, stream, fused, elements, inner, (T *)out));
+        OF_TYPE(type,
+                launch(gate<T>, dim3(blocks_for(elements)), THREADS, 0, stream, fused, elements, inner, (T *)out));
     else
         OF_TYPE(type, launch(gate_quads<T>, dim3(blocks_for(elements / 4)), THREADS, 0, stream, (const float4 *)fused,
                              (unsigned)(elements / 4), (unsigned)inner / 4, (T *)out));

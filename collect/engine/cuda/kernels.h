@@ -31,10 +31,10 @@ void kernels_embed(enum element type, const void *table, const int *tokens, int 
 #define PARTS_MAXIMUM 8 /* of a product, which whoever reads it adds */
 #define SUMS_MAXIMUM (RANKS_MAXIMUM * PARTS_MAXIMUM)
 struct meeting {
-    int gpus, index;                /* 1: nobody to meet */
-    unsigned *flags;                /* [gpus]: how many meetings each of the others has reached */
+    int gpus, index;                 /* 1: nobody to meet */
+    unsigned *flags;                 /* [gpus]: how many meetings each of the others has reached */
     unsigned *others[RANKS_MAXIMUM]; /* each GPU's flags */
-    unsigned *count, *arrived;      /* meetings of this GPU; blocks of the kernel at hand that are through */
+    unsigned *count, *arrived;       /* meetings of this GPU; blocks of the kernel at hand that are through */
 };
 
 /* What becomes of the residual stream between two products, a row a block: the GPUs meet; x += the ranks' sums, in
@@ -46,8 +46,8 @@ struct add_norm_call {
     struct meeting meeting;
     const float *sums[SUMS_MAXIMUM]; /* [rows, width] each */
     int sum_count;                   /* 0: nothing is added and nobody met */
-    float *x;                         /* [rows, width]; NULL: nothing, and it is not kept */
-    void *features;                   /* NULL: none are kept */
+    float *x;                        /* [rows, width]; NULL: nothing, and it is not kept */
+    void *features;                  /* NULL: none are kept */
     int feature_index, feature_count;
     const float *weight; /* [width]; NULL: no norm */
     float epsilon;
@@ -81,8 +81,8 @@ struct heads_call {
 void kernels_store_heads(const struct heads_call *call, cudaStream_t stream);
 
 /* One row times weights in bfloat16: y[outputs] = W[outputs, inputs] · a, accumulated in float32, where `a` is `input`,
- * or x / sqrt(mean(x²) + epsilon) · norm rounded to bfloat16. `gated`: [inner] = silu(gate) · up of W[gate | up, inputs]
- * in bfloat16 instead of y, inner = outputs / 2. inputs: a multiple of 8 up to MATVEC_INPUTS_MAXIMUM. */
+ * or x / sqrt(mean(x²) + epsilon) · norm rounded to bfloat16. `gated`: [inner] = silu(gate) · up of W[gate | up,
+ * inputs] in bfloat16 instead of y, inner = outputs / 2. inputs: a multiple of 8 up to MATVEC_INPUTS_MAXIMUM. */
 #define MATVEC_INPUTS_MAXIMUM 28672
 struct matvec_call {
     int inputs, outputs;
@@ -190,8 +190,8 @@ struct decide_call {
 };
 void kernels_decide(const struct decide_call *call, cudaStream_t stream);
 
-/* Few rows times a matrix in bfloat16 by Hopper's tensor cores: y[part, rows, outputs], in `splits` parts, each of a share
- * of the inputs; or `gated` as in struct matvec_call. */
+/* Few rows times a matrix in bfloat16 by Hopper's tensor cores: y[part, rows, outputs], in `splits` parts, each of a
+ * share of the inputs; or `gated` as in struct matvec_call. */
 #define SKINNY_ROWS_MAXIMUM 136
 struct skinny_call {
     int rows, inputs, outputs, stride; /* stride: of x */

@@ -224,8 +224,8 @@ static void finish_attention(const struct cuda *cuda, const struct gpu *gpu, boo
     bool single = is_single(cuda, gpu->batch.rows);
     if (single && cuda->options.ranks == 1)
         return;
-    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, 0, parts_of(cuda, layers_of(gpu->ranks, drafter)->o, gpu->batch.rows), single ? NULL : weights->post_attention_norm,
-             model_of(cuda, drafter)->norm_epsilon, -1, gpu->input);
+    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, 0, parts_of(cuda, layers_of(gpu->ranks, drafter)->o, gpu->batch.rows),
+             single ? NULL : weights->post_attention_norm, model_of(cuda, drafter)->norm_epsilon, -1, gpu->input);
 }
 
 static void finish_mlp(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
@@ -237,8 +237,8 @@ static void finish_mlp(const struct cuda *cuda, const struct gpu *gpu, bool draf
     if (sums < 0 && feature < 0)
         return;
     const float *norm = last ? last_norm(gpu, drafter) : layers->weights[layer + 1].input_norm;
-    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, parts_of(cuda, layers->down, gpu->batch.rows), single ? NULL : norm, model->norm_epsilon, feature,
-             last ? gpu->normed : gpu->input);
+    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, parts_of(cuda, layers->down, gpu->batch.rows),
+             single ? NULL : norm, model->norm_epsilon, feature, last ? gpu->normed : gpu->input);
 }
 
 static void start(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
@@ -359,7 +359,8 @@ void layers_add_context(struct cuda *cuda, bool kept)
     int rows = kept ? cuda->host_kept.count : cuda->host.rows;
     FOR_GPUS(cuda, gpu) {
         fuse(cuda, gpu, kept ? gpu->kept_features : gpu->features, rows);
-        add_norm(cuda, gpu, rows, NULL, 2, product_parts(gpu->ranks->fuse_product, rows), gpu->hidden_norm, cuda->options.drafter->norm_epsilon, -1, gpu->input);
+        add_norm(cuda, gpu, rows, NULL, 2, product_parts(gpu->ranks->fuse_product, rows), gpu->hidden_norm,
+                 cuda->options.drafter->norm_epsilon, -1, gpu->input);
     }
     FOR_GPUS(cuda, gpu)
         project(cuda, gpu, kept, rows);
@@ -394,7 +395,11 @@ static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, s
          .input = gpu->input,
          .y = rank->fused,
          .gated = rank->gated},
-        {.inputs = layers->inner, .outputs = hidden, .weights = weights->down, .input = rank->gated, .y = rank->sums[1]},
+        {.inputs = layers->inner,
+         .outputs = hidden,
+         .weights = weights->down,
+         .input = rank->gated,
+         .y = rank->sums[1]},
     };
     const struct product *products[] = {layers->qkv, layers->o, layers->gate_up, layers->down};
     for (int i = 0; i < 4; i++) {

@@ -1,7 +1,7 @@
 /* One row times a matrix in bfloat16, bound by the reading of the weights. A thread owns columns, so that the row stays
  * in registers and each row of the matrix is one coalesced 16-byte load a thread and chunk; the next rows are on their
- * way while these are summed, and the first are asked for before the kernel waits for the one before it. Rows are spread
- * evenly over two blocks a multiprocessor. */
+ * way while these are summed, and the first are asked for before the kernel waits for the one before it. Rows are
+ * spread evenly over two blocks a multiprocessor. */
 #include "collect/engine/cuda/element.cuh"
 
 #define GATHERED 64 /* rows whose sums stand in shared memory at a time */
@@ -64,7 +64,8 @@ static __device__ __forceinline__ void load_row(const struct matvec_call &call, 
             for (int i = 0; i < 8; i++)
                 x[c][i] = 0;
         } else if (NORM) {
-            float4 low = __ldcg((const float4 *)(call.x + column)), high = __ldcg((const float4 *)(call.x + column + 4));
+            float4 low = __ldcg((const float4 *)(call.x + column)),
+                   high = __ldcg((const float4 *)(call.x + column + 4));
             x[c][0] = low.x, x[c][1] = low.y, x[c][2] = low.z, x[c][3] = low.w;
             x[c][4] = high.x, x[c][5] = high.y, x[c][6] = high.z, x[c][7] = high.w;
 #pragma unroll
@@ -173,7 +174,7 @@ static void launch_matvec(const struct matvec_call *call, cudaStream_t stream)
 {
     dim3 grid((unsigned)(BLOCKS_EACH * device_multiprocessors()));
     if (call->gated)
-        launch(matvec<THREADS, CHUNKS, ROWS < 2 ? 2 : ROWS, true, true>, grid, THREADS, 0, stream, *call);
+        launch(matvec < THREADS, CHUNKS, ROWS < 2 ? 2 : ROWS, true, true >, grid, THREADS, 0, stream, *call);
     else if (call->x)
         launch(matvec<THREADS, CHUNKS, ROWS, true, false>, grid, THREADS, 0, stream, *call);
     else

@@ -165,10 +165,9 @@ static size_t weight_bytes(const struct cuda *cuda)
     size_t embedding = (size_t)target->vocabulary_size * (size_t)target->hidden_size;
     size_t parameters = (size_t)model_parameter_count(target) - embedding;
     if (drafter)
-        parameters += (size_t)model_parameter_count(drafter) + 2 * (size_t)drafter->layer_count *
-                                                                    (size_t)drafter->kv_head_count *
-                                                                    (size_t)drafter->head_size *
-                                                                    (size_t)drafter->hidden_size;
+        parameters +=
+            (size_t)model_parameter_count(drafter) + 2 * (size_t)drafter->layer_count * (size_t)drafter->kv_head_count *
+                                                         (size_t)drafter->head_size * (size_t)drafter->hidden_size;
     return (embedding + parameters / (size_t)cuda->gpu_count) * element_size(cuda->type);
 }
 

@@ -39,7 +39,8 @@ static int check_options(const struct backend_options *options, struct error *er
         return fail(error, "a draft of %d tokens a slot; device \"cuda\" gives up to %d", options->draft_width,
                     TOP_WIDTH_MAXIMUM);
     if (options->sessions * options->nodes > ROWS_MAXIMUM)
-        return fail(error, "%d sessions of %d nodes; device \"cuda\" verifies up to %d together: lower concurrency or budget",
+        return fail(error,
+                    "%d sessions of %d nodes; device \"cuda\" verifies up to %d together: lower concurrency or budget",
                     options->sessions, options->nodes, ROWS_MAXIMUM);
     if (check_model(options->target, options->ranks, error))
         return -1;
@@ -85,8 +86,9 @@ static int open_peers(const struct cuda *cuda, struct error *error)
                 continue;
             CUDA_CHECK(cudaDeviceCanAccessPeer(&reachable, gpu->ordinal, other));
             if (!reachable)
-                return fail(error, "GPU %d cannot read the memory of GPU %d; choose GPUs of one NVLink or PCIe root by "
-                                   "CUDA_VISIBLE_DEVICES, or another tensor_parallel",
+                return fail(error,
+                            "GPU %d cannot read the memory of GPU %d; choose GPUs of one NVLink or PCIe root by "
+                            "CUDA_VISIBLE_DEVICES, or another tensor_parallel",
                             gpu->ordinal, other);
             cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
             if (status != cudaErrorPeerAccessAlreadyEnabled)
@@ -288,8 +290,8 @@ static void create_layer_products(const struct cuda *cuda, const struct gpu *gpu
     layers->qkv = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, qkv), hidden,
                                heads + 2 * kv_width(layers), &qkv);
     layers->o = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, o), heads, hidden, &o);
-    layers->gate_up = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, gate_up), hidden, 2 * inner,
-                                   &gate_up);
+    layers->gate_up =
+        ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, gate_up), hidden, 2 * inner, &gate_up);
     layers->down = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, down), inner, hidden, &down);
 }
 
@@ -301,7 +303,8 @@ static void create_products(const struct cuda *cuda, const struct gpu *gpu, stru
     const struct product_trial head_trial = {gpu->normed, rank->logits, NULL, head, 1},
                                fuse_trial = {gpu->kept_features, rank->sums[2], NULL, fuse, 1},
                                context_trial = {gpu->input, rank->fused, NULL, context, 1};
-    rank->head_product = product_create(gpu->library, hidden, target->vocabulary_size / cuda->options.ranks, hidden, true);
+    rank->head_product =
+        product_create(gpu->library, hidden, target->vocabulary_size / cuda->options.ranks, hidden, true);
     ready(cuda, rank->head_product, cuda->head_rows, &head_trial);
     create_layer_products(cuda, gpu, rank, &rank->target);
     if (!drafter)
@@ -415,8 +418,8 @@ static void unload_layers(struct layers *layers)
 static void close_gpu(const struct cuda *cuda, struct gpu *gpu)
 {
     FOR_RANKS(gpu, rank) {
-        void *const memory[] = {rank->fuse, cuda->options.target->head == cuda->options.target->embedding ? NULL
-                                                                                                          : rank->head};
+        void *const memory[] = {rank->fuse,
+                                cuda->options.target->head == cuda->options.target->embedding ? NULL : rank->head};
         unload_layers(&rank->target);
         unload_layers(&rank->drafter);
         product_destroy(rank->head_product);
@@ -447,10 +450,10 @@ void cuda_close(struct backend *backend)
             CUDA_CHECK(cudaEventDestroy(cuda->ahead.done[i]));
     watch_destroy(cuda->watch);
     json_decref(cuda->algorithms);
-    void *host[] = {cuda->gpus,          cuda->lengths,        cuda->first_rows, cuda->sampling,
-                    cuda->block_tokens,  cuda->block_segments, cuda->padded,     cuda->padded_tokens,
-                    cuda->padded_parents, cuda->row_of,        cuda->ahead.last, cuda->ahead.given, cuda->scratch.indices,
-                    cuda->scratch.values, cuda};
+    void *host[] = {
+        cuda->gpus,           cuda->lengths,     cuda->first_rows,      cuda->sampling,       cuda->block_tokens,
+        cuda->block_segments, cuda->padded,      cuda->padded_tokens,   cuda->padded_parents, cuda->row_of,
+        cuda->ahead.last,     cuda->ahead.given, cuda->scratch.indices, cuda->scratch.values, cuda};
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)
         free(host[i]);
 }

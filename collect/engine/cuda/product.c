@@ -160,9 +160,9 @@ static cublasStatus_t multiply(const struct product *product, const struct shape
         multiply_skinny(product, way, shape->rows, x, weights, y, gated);
         return CUBLAS_STATUS_SUCCESS;
     }
-    cublasStatus_t status = cublasLtMatmul(library->handle, library->operation, &one, weights, product->weights, x,
-                                           shape->x, &zero, y, shape->y, y, shape->y, &way->algorithm,
-                                           library->workspace, PRODUCT_WORKSPACE, library->stream);
+    cublasStatus_t status =
+        cublasLtMatmul(library->handle, library->operation, &one, weights, product->weights, x, shape->x, &zero, y,
+                       shape->y, y, shape->y, &way->algorithm, library->workspace, PRODUCT_WORKSPACE, library->stream);
     if (product->gated)
         kernels_gate(type_of(library), y, shape->rows, product->outputs / 2, gated, library->stream);
     return status;

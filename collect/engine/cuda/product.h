@@ -11,8 +11,8 @@
 #define PRODUCT_ROWS_STEP 16 /* rows of whatever number are rounded up to no less than a multiple of this */
 #define PRODUCT_WORKSPACE ((size_t)32 << 20) /* bytes of the GPU that product_library_open() takes */
 
-/* What all products share: a type of x and W, a stream, and the algorithms chosen so far: a JSON object from a product's
- * name to its algorithm, borrowed; choices that are in it are used, others are added. */
+/* What all products share: a type of x and W, a stream, and the algorithms chosen so far: a JSON object from a
+ * product's name to its algorithm, borrowed; choices that are in it are used, others are added. */
 struct product_library;
 struct product_library *product_library_open(enum element type, cudaStream_t stream, json_t *algorithms);
 void product_library_close(struct product_library *library);
@@ -30,7 +30,7 @@ void product_destroy(struct product *product);
 struct product_trial {
     const void *x;
     float *y;
-    void *gated; /* of a gated product */
+    void *gated;                /* of a gated product */
     const void *const *weights; /* [count], 256-byte aligned as y is */
     int count;
 };

@@ -2,17 +2,17 @@
  *
  * The matrix is the operand of 64-row tiles and the few rows, rounded up to a multiple of 8, are its columns:
  * wgmma.m64nNk16 with both operands in shared memory, which a ring of tiles 64 inputs deep is filled into by the bulk
- * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. A unit of
- * work is a tile of outputs over a share of the inputs; blocks take units in turn, and shares of the inputs become parts
- * of y that the reader adds, in their order. The first tiles of weights are asked for before the kernel waits for the
- * one before it. */
+ * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. A unit
+ * of work is a tile of outputs over a share of the inputs; blocks take units in turn, and shares of the inputs become
+ * parts of y that the reader adds, in their order. The first tiles of weights are asked for before the kernel waits for
+ * the one before it. */
 #include "collect/engine/cuda/element.cuh"
 
 #include <cudaTypedefs.h>
 
-#define DEPTH 64                                  /* inputs of a tile: 128 bytes, as wide as the swizzle */
-#define GROUP 128                                 /* threads of a warpgroup */
-#define TILE_BYTES (64 * DEPTH * 2)               /* of 64 outputs */
+#define DEPTH 64                    /* inputs of a tile: 128 bytes, as wide as the swizzle */
+#define GROUP 128                   /* threads of a warpgroup */
+#define TILE_BYTES (64 * DEPTH * 2) /* of 64 outputs */
 #define SHARED_MAXIMUM (227 * 1024)
 #define EVICT_FIRST 0x12F0000000000000ull /* the bulk copy engine's hint for what is read once */
 #define EVICT_LAST 0x14F0000000000000ull
@@ -81,13 +81,13 @@ static __device__ __forceinline__ uint64_t describe_tile(const void *tile)
 #define S32 S20 ", %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define S36 S32 ", %32, %33, %34, %35"
 #define S64                                                                                                            \
-    S36 ", %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, "   \
+    S36 ", %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, "  \
         "%57, %58, %59, %60, %61, %62, %63"
 #define S68 S64 ", %64, %65, %66, %67"
 
 /* d[N / 2] += a[64, 16] · b[N, 16]ᵀ; `first`: = instead. */
 #define MULTIPLY(N, LIST, A, B, P, ...)                                                                                \
-    static __device__ __forceinline__ void multiply(float (&d)[N / 2], uint64_t a, uint64_t b, bool first)             \
+    static __device__ __forceinline__ void multiply(float(&d)[N / 2], uint64_t a, uint64_t b, bool first)              \
     {                                                                                                                  \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\n"                                                    \
                      "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" LIST "}, " A ", " B                  \
@@ -261,7 +261,8 @@ static PFN_cuTensorMapEncodeTiled_v12000 encoder(void)
     static void *found;
     if (!found) {
         cudaDriverEntryPointQueryResult result;
-        CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result));
+        CUDA_CHECK(
+            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result));
         if (result != cudaDriverEntryPointSuccess || !found)
             die("the driver has no tensor maps");
     }
@@ -290,8 +291,8 @@ static void launch_skinny(const struct skinny_call *from, struct work call, cuda
     int stages = (int)((SHARED_MAXIMUM - 2048 - results) / STAGE);
     call.stages = stages < 16 ? stages : 16;
     size_t shared = 1024 + (size_t)call.stages * STAGE + results;
-    CUtensorMap weights = map_matrix(from->weights, from->outputs, from->inputs, from->inputs,
-                                     64 * GROUPS / (GATE ? 2 : 1));
+    CUtensorMap weights =
+        map_matrix(from->weights, from->outputs, from->inputs, from->inputs, 64 * GROUPS / (GATE ? 2 : 1));
     CUtensorMap x = map_matrix(from->x, from->rows, from->inputs, from->stride, N);
     int units = call.tiles * call.splits, blocks = device_multiprocessors();
     CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS, GATE>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));

@@ -105,7 +105,7 @@ static int run_marked(struct cuda *cuda, enum call call, struct backend_part *pa
     cuda_wait(cuda);
     cuda->watch->count = 0;
     FOR_GPUS(cuda, gpu)
-    CUDA_CHECK(cudaLaunchHostFunc(gpu->stream, give_head_start, NULL));
+        CUDA_CHECK(cudaLaunchHostFunc(gpu->stream, give_head_start, NULL));
     cuda_queue_call(cuda, call);
     cuda_select(cuda->gpus);
     watch_mark(cuda, cuda->gpus, WATCH_PARTS, NULL);
