@@ -234,14 +234,23 @@ static json_t *make_cell_without(const struct comparisons *comparisons, const st
 
 /* --- cells -------------------------------------------------------------------------------------------------------- */
 
-static json_t *make_aggregate_missing(const json_t *object)
+/* Of the last block whose verdicts take it; else no attempt had its places filled. */
+static json_t *make_aggregate_missing(const struct cells *cells, const struct cell *cell, const json_t *object)
 {
+    struct reason reason = {0};
     if (json_is_null(json_object_get(object, "tokens_per_s")) ||
         !json_is_null(json_object_get(object, "aggregate_tokens_per_s")))
         return json_null();
-    const struct reason reason = {rule_table[RULE_TOO_FEW_REQUESTS].id,
-                                  "no attempt has requests between the first filled place and the last admission"};
-    return summary_make_reason(&reason);
+    for (int block = cells->blocks; block >= 1 && !reason.rule; block--)
+        if (used_in(cell, block))
+            reason = reason_from_verdicts(&used_in(cell, block)->attempt, &used_in(cell, block)->verdicts,
+                                          cell->workload->name, SUMMARY_VOIDS_AGGREGATE);
+    if (!reason.rule)
+        reason = reason_make(RULE_TOO_FEW_REQUESTS,
+                             xstrdup("no attempt has requests between the first filled place and the last admission"));
+    json_t *missing = summary_make_reason(&reason);
+    reason_free(&reason);
+    return missing;
 }
 
 static json_t *make_cell(const struct comparisons *comparisons, const struct cell *cell, const json_t *extensions)
@@ -253,7 +262,7 @@ static json_t *make_cell(const struct comparisons *comparisons, const struct cel
     json_set(object, "workload", json_text(cell->workload->name));
     set_counts(cells, cell, extensions, object);
     summary_set_metrics(cells, cell, NULL, object);
-    json_set(object, "aggregate_missing", make_aggregate_missing(object));
+    json_set(object, "aggregate_missing", make_aggregate_missing(cells, cell, object));
     json_set(object, "latency", summary_make_latency(cells, cell));
     summary_set_rounds(cells, cell, object);
     json_set(object, "memory", make_memory(cells, cell));

@@ -31,6 +31,9 @@ static double log_ratio(const struct pair *pair, const char *workload, enum samp
 static double log_aggregate(const struct pair *pair, const char *workload, enum samples_kept kept)
 {
     (void)kept;
+    if (rule_worst(&pair->arm->verdicts, workload, SUMMARY_VOIDS_AGGREGATE) == RULE_INVALID ||
+        rule_worst(&pair->baseline->verdicts, workload, SUMMARY_VOIDS_AGGREGATE) == RULE_INVALID)
+        return NAN;
     return log(samples_aggregate_tokens_per_s(&pair->arm->attempt, workload) /
                samples_aggregate_tokens_per_s(&pair->baseline->attempt, workload));
 }

@@ -9,6 +9,9 @@
 
 #define SUMMARY_MARGIN 0.02 /* times that differ by less are equal for most purposes */
 
+/* What takes the throughput of all requests together, their prefills among them. */
+enum { SUMMARY_VOIDS_AGGREGATE = RULE_VOIDS_TIMES | RULE_VOIDS_TTFT | RULE_VOIDS_THROUGHPUT };
+
 /* "cells", "comparisons", "verdicts". tuning NULL: the plan has no tuning blocks. */
 json_t *summary_make_cells(const struct comparisons *comparisons);
 json_t *summary_make_comparisons(const struct comparisons *comparisons);

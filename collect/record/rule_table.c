@@ -73,7 +73,7 @@ const struct rule rule_table[RULE_COUNT] = {
                             "Ranks shared a device or a core, so that more of them say nothing about more devices.",
                             rule_shared_device, NULL},
     [RULE_TOO_FEW_REQUESTS] =
-        {"TOO_FEW_REQUESTS", 1, RULE_ATTEMPT, RULE_VOIDS_TIMES | RULE_VOIDS_THROUGHPUT, RULE_INVALID, 4, 1e6,
+        {"TOO_FEW_REQUESTS", 2, RULE_ATTEMPT, RULE_VOIDS_THROUGHPUT, RULE_INVALID, 4, 1e6,
          "Too few requests for so many at a time (invalid below 2 for each): the slots were hardly ever all filled.",
          rule_too_few_requests, NULL},
     [RULE_PREFIX_CACHE_HIT] = {"PREFIX_CACHE_HIT", 1, RULE_WORKLOAD, RULE_VOIDS_TTFT, RULE_INVALID, .01, 1,

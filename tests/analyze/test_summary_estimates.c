@@ -286,6 +286,35 @@ static void test_break_even_and_what_a_round_costs(void **state)
     campaign_close(&campaign);
 }
 
+/* --- several at a time -------------------------------------------------------------------------------------------- */
+
+/* Three requests for two at a time, which overlap: too few to speak of all together, each one's times are as good. */
+static void test_too_few_requests_take_the_throughput_alone(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}, \"concurrency\": [1, 2]");
+    for (int block = 1; block <= 3; block++) {
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto-c2", block, 1, 4e9, 0});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16-c2", block, 1, 1e9, 0});
+    }
+    json_t *summary = check_build(&campaign);
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b16-c2", "tp1-auto-c2", "code");
+    const json_t *cell = check_cell(summary, "tp1-b16-c2", "code");
+    assert_true(samples_aggregate_tokens_per_s(&campaign.run.attempts[0].attempt, "code") > 0);
+    check_interval(comparison, "speedup", 4, 4, 4);
+    check_null(comparison, "speedup_aggregate");
+    check_null(cell, "missing");
+    check_null(cell, "aggregate_tokens_per_s");
+    check_null(cell, "aggregate_per_device");
+    check_interval(cell, "tpot_ms", 1e3, 1e3, 1e3);
+    const json_t *missing = json_object_get(cell, "aggregate_missing");
+    assert_string_equal(text_of(missing, "rule"), "TOO_FEW_REQUESTS");
+    assert_non_null(strstr(text_of(missing, "detail"), "3 requests for 2 at a time"));
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
 /* --- ranks -------------------------------------------------------------------------------------------------------- */
 
 static const json_t *find_scaling(const json_t *summary, const char *arm, const char *workload)
@@ -370,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_paired_has_an_interval_of_its_own),
         cmocka_unit_test(test_speedup_on_the_same_outputs),
         cmocka_unit_test(test_break_even_and_what_a_round_costs),
+        cmocka_unit_test(test_too_few_requests_take_the_throughput_alone),
         cmocka_unit_test(test_scaling_is_paired_where_it_can_be),
         cmocka_unit_test(test_shared_devices_do_not_scale),
     };
