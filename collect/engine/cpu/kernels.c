@@ -6,21 +6,25 @@
 #include <string.h>
 
 /* One binary for every x86-64 CPU: the widest of these that it has is chosen when the program starts. Sanitizers cannot
- * run before that choice is made, so debug builds have the plain version alone. */
+ * run before that choice is made, so debug builds have the plain version alone. Products may be fused with sums, and
+ * nobody asks which exceptions were raised: both leave loops fewer instructions, and no value to chance. */
 #if defined(__x86_64__) && !defined(CLEANSLATE_DEBUG)
-#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+#define VECTORISED                                                                                                     \
+    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"),                                       \
+                   optimize("O3", "fp-contract=fast", "no-trapping-math")))
 #else
 #define VECTORISED
 #endif
 
-/* exp x within 2 units in the last place, 0 below -87: written so that loops over it are vectorised, which calls of
+/* exp x within 2 units in the last place, 0 below -88: written so that loops over it are vectorised, which calls of
  * expf() are not without -ffast-math. exp x = 2^n exp r with |r| <= ln 2 / 2, and a polynomial for exp r (its Taylor
  * series to the sixth power errs by less than 2^-27 there). */
 static inline __attribute__((always_inline)) float exponential(float x)
 {
-    const float to_integer = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
-    float bounded = x > 88.0f ? 88.0f : x < -87.0f ? -87.0f : x;
-    float n = (bounded * 1.44269504f + to_integer) - to_integer;
+    const float to_integer = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number, in the lowest bits */
+    float bounded = x > 88.0f ? 88.0f : x < -88.0f ? -88.0f : x;
+    float shifted = bounded * 1.44269504f + to_integer;
+    float n = shifted - to_integer;
     float r = (bounded - n * 0.693359375f) + n * 2.12194440e-4f;
     float sum = 1.0f / 720;
     sum = sum * r + 1.0f / 120;
@@ -29,7 +33,9 @@ static inline __attribute__((always_inline)) float exponential(float x)
     sum = sum * r + 0.5f;
     sum = sum * r + 1.0f;
     sum = sum * r + 1.0f;
-    int32_t bits = ((int32_t)n + 127) * (1 << 23) & -(x >= -87.0f); /* no branch, which would keep loops scalar */
+    uint32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits + 127) << 23; /* 2^n, and 0 where n is -127 */
     float scale;
     memcpy(&scale, &bits, sizeof scale);
     return sum * scale;
