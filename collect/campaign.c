@@ -277,7 +277,8 @@ int campaign_run(const struct plan *plan, struct source *source, const struct ca
                                 .run = {.ledger = {.descriptor = -1}}};
     int result = -1;
     progress_init(&campaign.progress);
-    if (subject_open(plan, source, SUBJECT_REPORTED, &campaign.subject, error) ||
+    if ((source->class->keep && source->class->keep(source, campaign.folder, error)) ||
+        subject_open(plan, source, SUBJECT_REPORTED, &campaign.subject, error) ||
         (plan->tuning_blocks && subject_open(plan, source, SUBJECT_TUNING, &campaign.tuning, error)))
         goto out;
     campaign.tasks = xcalloc((size_t)plan->arm_count, sizeof *campaign.tasks);

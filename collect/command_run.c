@@ -40,7 +40,7 @@ static int mark_arms(const struct plan *plan, const char *list, bool *only, stru
 
 static bool is_device(const char *device)
 {
-    return strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0 || strcmp(device, "cuda") == 0;
+    return strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0 || strncmp(device, "cuda", 4) == 0;
 }
 
 static int measure_plan(const struct plan *plan, const char *runs, const bool *only, const char *device,

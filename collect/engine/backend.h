@@ -80,7 +80,8 @@ struct backend_part {
 struct backend; /* each backend's own; its first member is `const struct backend_class *class` */
 
 struct backend_class {
-    const char *name;    /* "cpu", "cuda" */
+    const char *name; /* "cpu", "cuda" */
+    bool chooses_by_timing;
     bool has_recurrence; /* it can run recurrent layers */
 
     /* Loads the weights and readies every shape that the options allow, so that no later call allocates. NULL and a

@@ -3,6 +3,7 @@
 #include "collect/base/clock.h"
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/engine/algorithms.h"
 #include "collect/engine/decode.h"
 #include "collect/engine/fill.h"
 #include "collect/engine/tokenizer.h"
@@ -19,6 +20,7 @@ struct engine {
     struct tokenizer *tokenizer;
     enum engine_dtype dtype;
     char *device;
+    struct algorithms *algorithms; /* NULL: chosen anew by each load */
     const struct backend_class *class;
     json_t *target_description, *drafter_description; /* made when first asked for: they read whole files */
     /* What engine_load made. */
@@ -94,8 +96,18 @@ void engine_close(struct engine *engine)
     model_close(engine->target);
     json_decref(engine->target_description);
     json_decref(engine->drafter_description);
+    algorithms_close(engine->algorithms);
     free(engine->device);
     free(engine);
+}
+
+int engine_keep(struct engine *engine, const char *folder, struct error *error)
+{
+    if (!engine->class->chooses_by_timing)
+        return 0;
+    algorithms_close(engine->algorithms);
+    engine->algorithms = algorithms_open(folder, error);
+    return engine->algorithms ? 0 : -1;
 }
 
 int engine_encode(const struct engine *engine, const char *text, int **ids, struct error *error)
@@ -143,6 +155,8 @@ json_t *engine_describe(const struct engine *engine, const struct arm *arm, stru
     json_set(description, "kind", json_string("engine"));
     json_set(description, "dtype", json_string(engine->dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32"));
     json_set(description, "target", target);
+    if (engine->algorithms)
+        json_set(description, "algorithms", json_text(algorithms_id(engine->algorithms)));
     if (drafts)
         json_set(description, "drafter", drafter);
     return description;
@@ -168,6 +182,7 @@ int engine_load(struct engine *engine, const struct arm *arm, const struct sampl
         .drafter = drafts ? engine->drafter : NULL,
         .dtype = engine->dtype,
         .device = engine->device,
+        .algorithms = engine->algorithms ? algorithms_list(engine->algorithms) : NULL,
         .ranks = arm->tensor_parallel,
         .sessions = arm->concurrency,
         .capacity = positions + (nodes > block ? nodes : block),
@@ -175,8 +190,10 @@ int engine_load(struct engine *engine, const struct arm *arm, const struct sampl
         .draft_width = arm->method == METHOD_DDTREE ? least(arm->budget, vocabulary) : 1,
         .vocabulary = vocabulary,
     };
+    if (engine->algorithms && algorithms_save(engine->algorithms, error))
+        return -1;
     engine->backend = backend_open(engine->class, &engine->options, error);
-    if (!engine->backend)
+    if (!engine->backend || (engine->algorithms && algorithms_save(engine->algorithms, error)))
         return -1;
     engine->decoder = decoder_create(engine->backend, &engine->options, arm->method, arm->budget);
     engine->audit_logits =

@@ -19,6 +19,10 @@ struct engine *engine_open(const char *target, const char *drafter, const char *
                            struct error *error);
 void engine_close(struct engine *engine);
 
+/* Before the first engine_describe() and engine_load() of a run: what its device chooses by timing is kept in the run's
+ * folder, which need not be there yet. */
+int engine_keep(struct engine *engine, const char *folder, struct error *error);
+
 /* A prompt's tokens, in *ids (free() it): their number, or -1. */
 int engine_encode(const struct engine *engine, const char *text, int **ids, struct error *error);
 

@@ -50,6 +50,11 @@ static json_t *describe(struct source *source, const struct arm *arm)
     return description;
 }
 
+static int keep(struct source *source, const char *folder, struct error *error)
+{
+    return engine_keep(((struct engine_source *)source)->engine, folder, error);
+}
+
 static int load(struct source *source, const struct arm *arm, const char *log, json_t **memory, struct error *error)
 {
     (void)log;
@@ -164,6 +169,7 @@ static const struct source_class engine_source_class = {
     .kind = "engine",
     .check_request = check_request,
     .fill = fill,
+    .keep = keep,
     .describe = describe,
     .load = load,
     .run = run,

@@ -611,6 +611,7 @@ static void cuda_run_products(struct backend *backend, enum backend_step step, i
 
 const struct backend_class backend_cuda = {
     .name = "cuda",
+    .chooses_by_timing = true,
     .open = cuda_open,
     .describe_device = cuda_describe_device,
     .measure_rates = cuda_measure_rates,

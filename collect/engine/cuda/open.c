@@ -370,6 +370,20 @@ static void ready_gpus(struct cuda *cuda)
     graph_capture_all(cuda);
 }
 
+/* Those of this kind of GPU, under its name: what is quick on one need not be on another. A new reference. */
+static json_t *own_algorithms(json_t *all)
+{
+    struct cudaDeviceProp properties;
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+    json_t *own = json_object_get(all, properties.name);
+    if (own)
+        return json_incref(own);
+    own = json_object();
+    if (all)
+        json_set(all, properties.name, json_incref(own));
+    return own;
+}
+
 struct backend *cuda_open(const struct backend_options *options, struct error *error)
 {
     if (device_find(error) != DEVICE_USABLE || check_options(options, error))
@@ -378,7 +392,7 @@ struct backend *cuda_open(const struct backend_options *options, struct error *e
     cuda->base.class = &backend_cuda;
     cuda->options = *options;
     cuda->type = options->dtype == ENGINE_BFLOAT16 ? ELEMENT_BFLOAT16 : ELEMENT_FLOAT32;
-    cuda->algorithms = options->algorithms ? json_incref(options->algorithms) : json_object();
+    cuda->algorithms = own_algorithms(options->algorithms);
     if (create_gpus(cuda, error) || memory_take(cuda, error)) {
         cuda_close(&cuda->base);
         return NULL;
