@@ -140,8 +140,8 @@ static void few_rows_by_tensor_cores(void **state)
                                                  .outputs = outputs,
                                                  .stride = sizes[s].stride,
                                                  .warpgroups = warpgroups,
-                                                 .splits =
-                                                     1 + (int)r % (chunks < PARTS_MAXIMUM ? chunks : PARTS_MAXIMUM),
+                                                 .half = r % 2 == 1,
+                                                 .splits = 1 + (int)r % (chunks < PARTS_MAXIMUM ? chunks : PARTS_MAXIMUM),
                                                  .x = x.gpu,
                                                  .weights = weights.gpu,
                                                  .y = y};

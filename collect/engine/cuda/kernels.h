@@ -196,6 +196,7 @@ void kernels_decide(const struct decide_call *call, cudaStream_t stream);
 struct skinny_call {
     int rows, inputs, outputs, stride; /* stride: of x */
     int warpgroups, splits;            /* 1 to 3; 1 to PARTS_MAXIMUM, 1 where gated */
+    bool half;                         /* a ring of half the shared memory: the next product may start before the end */
     const void *x, *weights;           /* 16-byte aligned */
     float *y;
     void *gated;

@@ -10,6 +10,7 @@
 
 #define SHAPES_MAXIMUM 96
 #define CANDIDATES_MAXIMUM 16
+#define WAYS_MAXIMUM (2 * 3 * PARTS_MAXIMUM) /* of the own kernels */
 #define WARM_PRODUCTS 4   /* before a candidate is timed */
 #define TIMED_PRODUCTS 24 /* in one timing, */
 #define LARGE_PRODUCTS 4  /* but so many of more than LARGE_ROWS */
@@ -31,6 +32,7 @@ struct product_library {
 struct way {
     cublasLtMatmulAlgo_t algorithm;
     int warpgroups, splits;
+    bool half;
 };
 
 /* One number of rows. */
@@ -138,6 +140,7 @@ static void multiply_skinny(const struct product *product, const struct way *way
                                      .stride = product->stride,
                                      .warpgroups = way->warpgroups,
                                      .splits = way->splits,
+                                     .half = way->half,
                                      .x = x,
                                      .weights = weights,
                                      .y = y,
@@ -273,7 +276,7 @@ static float quickest(const struct product *product, const struct shape *shape, 
 }
 
 /* The own kernels' ways: tiles of 64, 128 and 192 outputs, the inputs in 1 to 8 shares, as far as that gives every
- * multiprocessor about as much to do. */
+ * multiprocessor about as much to do; rings of two sizes. */
 static int list_ways(const struct product *product, const struct shape *shape, struct way *ways)
 {
     int count = 0, blocks = device_multiprocessors();
@@ -285,7 +288,8 @@ static int list_ways(const struct product *product, const struct shape *shape, s
             int units = (product->outputs + 64 * warpgroups - 1) / (64 * warpgroups) * splits;
             int turns = (units + blocks - 1) / blocks;
             if (product->whole || 10 * units >= 7 * turns * blocks)
-                ways[count++] = (struct way){.warpgroups = warpgroups, .splits = splits};
+                for (int half = 0; half <= 1; half++)
+                    ways[count++] = (struct way){.warpgroups = warpgroups, .splits = splits, .half = half};
         }
     return count;
 }
@@ -294,7 +298,7 @@ static int list_ways(const struct product *product, const struct shape *shape, s
 static double choose_by_timing(const struct product *product, struct shape *shape, const struct product_trial *trial)
 {
     cublasLtMatmulHeuristicResult_t candidates[CANDIDATES_MAXIMUM];
-    struct way ways[CANDIDATES_MAXIMUM + 3 * PARTS_MAXIMUM];
+    struct way ways[CANDIDATES_MAXIMUM + WAYS_MAXIMUM];
     int count = list_candidates(product, shape, candidates);
     float best = HUGE_VALF;
     for (int i = 0; i < count; i++)
@@ -334,6 +338,7 @@ static json_t *describe(const struct way *way, double us)
     }
     json_set(chosen, "warpgroups", json_integer(way->warpgroups));
     json_set(chosen, "splits", json_integer(way->splits));
+    json_set(chosen, "half", json_boolean(way->half));
     return chosen;
 }
 
@@ -357,11 +362,12 @@ static bool read_algorithm(const struct product *product, const struct shape *sh
 /* Whether what was chosen earlier can be used here, in shape->way. */
 static bool read_way(const struct product *product, struct shape *shape, const json_t *chosen)
 {
-    struct way listed[3 * PARTS_MAXIMUM];
+    struct way listed[WAYS_MAXIMUM];
     int count = list_ways(product, shape, listed);
     for (int i = 0; i < count; i++)
         if (json_integer_value(json_object_get(chosen, "warpgroups")) == listed[i].warpgroups &&
-            json_integer_value(json_object_get(chosen, "splits")) == listed[i].splits) {
+            json_integer_value(json_object_get(chosen, "splits")) == listed[i].splits &&
+            json_is_true(json_object_get(chosen, "half")) == listed[i].half) {
             shape->way = listed[i];
             return true;
         }

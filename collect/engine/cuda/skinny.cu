@@ -287,9 +287,10 @@ template <int N, int GROUPS, bool GATE>
 static void launch_skinny(const struct skinny_call *from, struct work call, cudaStream_t stream)
 {
     constexpr int STAGE = GROUPS * TILE_BYTES + N * DEPTH * 2;
+    static_assert(2 * STAGE + 2048 + (GATE ? N * (64 * GROUPS + 4) * (int)sizeof(float) : 0) <= SHARED_MAXIMUM, "two stages");
     size_t results = GATE ? (size_t)N * (64 * GROUPS + 4) * sizeof(float) : 0;
-    int stages = (int)((SHARED_MAXIMUM - 2048 - results) / STAGE);
-    call.stages = stages < 16 ? stages : 16;
+    int stages = (int)((SHARED_MAXIMUM / (from->half ? 2 : 1) - 2048 - results) / STAGE);
+    call.stages = stages < 2 ? 2 : stages < 16 ? stages : 16;
     size_t shared = 1024 + (size_t)call.stages * STAGE + results;
     CUtensorMap weights =
         map_matrix(from->weights, from->outputs, from->inputs, from->inputs, 64 * GROUPS / (GATE ? 2 : 1));
