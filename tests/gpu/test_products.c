@@ -46,6 +46,7 @@ static struct matrix make_matrix(size_t count, unsigned seed, float spread)
         matrix.host[i] = bfloat16_to_float(rounded[i]);
     }
     CUDA_CHECK(cudaMemcpy(matrix.gpu, rounded, count * sizeof *rounded, cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaDeviceSynchronize()); /* the copy may still be on its way, and other streams do not wait for it */
     free(rounded);
     return matrix;
 }

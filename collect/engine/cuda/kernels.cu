@@ -1,3 +1,4 @@
+#include "collect/engine/cuda/heads.cuh"
 #include "collect/engine/cuda/meeting.cuh"
 
 #define THREADS 256
@@ -22,50 +23,78 @@ void kernels_embed(enum element type, const void *table, const int *tokens, int 
     OF_TYPE(type, launch(embed<T>, dim3((unsigned)rows), THREADS, 0, stream, (const T *)table, tokens, width, x));
 }
 
+#define ROW_THREADS 1024 /* of a block that has a whole row */
+
 /* --- the residual stream ---------------------------------------------------------------------------------------- */
 
-/* VALUES: of the row, for each thread. */
-template <typename T, int VALUES> static __global__ void add_norm(const struct add_norm_call call)
+/* W elements that are loaded and stored together. */
+template <int W> struct pack {
+    float values[W];
+};
+
+template <int W> static __device__ __forceinline__ struct pack<W> load_pack(const float *from)
+{
+    struct pack<W> pack;
+    if (W == 4) {
+        float4 quad = __ldcg((const float4 *)from);
+        pack.values[0] = quad.x, pack.values[W / 4] = quad.y, pack.values[W / 2] = quad.z, pack.values[W - 1] = quad.w;
+    } else {
+        pack.values[0] = __ldcg(from);
+    }
+    return pack;
+}
+
+/* Packs of the row, for each thread: VALUES. */
+template <typename T, int W, int VALUES>
+static __global__ void __launch_bounds__(ROW_THREADS) add_norm(const struct add_norm_call call)
 {
     __shared__ float parts[WARP];
-    size_t row = blockIdx.x, width = (size_t)call.width;
-    float *x = call.x ? call.x + row * width : NULL, held[VALUES], squares = 0;
+    size_t row = blockIdx.x, width = (size_t)call.width, first = threadIdx.x * (size_t)W, step = blockDim.x * (size_t)W;
+    float *x = call.x ? call.x + row * width : NULL, squares = 0;
+    struct pack<W> held[VALUES];
     wait_for_previous();
     let_next_start();
     if (call.sum_count)
         meet(call.meeting);
 #pragma unroll
-    for (int v = 0; v < VALUES; v++) {
-        size_t i = threadIdx.x + (size_t)v * blockDim.x;
-        held[v] = x && i < width ? x[i] : 0;
-    }
+    for (int v = 0; v < VALUES; v++)
+        held[v] = x && first + v * step < width ? load_pack<W>(x + first + v * step) : (struct pack<W>){};
+#pragma unroll 4
     for (int s = 0; s < call.sum_count; s++) {
-        const volatile float *sums = call.sums[s] + row * width;
 #pragma unroll
         for (int v = 0; v < VALUES; v++) {
-            size_t i = threadIdx.x + (size_t)v * blockDim.x;
-            held[v] += i < width ? sums[i] : 0;
+            if (first + v * step >= width)
+                continue;
+            struct pack<W> more = load_pack<W>(call.sums[s] + row * width + first + v * step);
+#pragma unroll
+            for (int w = 0; w < W; w++)
+                held[v].values[w] += more.values[w];
         }
     }
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
-        size_t i = threadIdx.x + (size_t)v * blockDim.x;
-        squares = fmaf(held[v], held[v], squares);
+        size_t i = first + v * step;
         if (i >= width)
             continue;
-        if (x && call.sum_count)
-            x[i] = held[v];
-        if (call.features)
-            store((T *)call.features + (row * (size_t)call.feature_count + (size_t)call.feature_index) * width + i,
-                  held[v]);
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            float value = held[v].values[w];
+            squares = fmaf(value, value, squares);
+            if (x && call.sum_count)
+                x[i + w] = value;
+            if (call.features)
+                store((T *)call.features + (row * (size_t)call.feature_count + (size_t)call.feature_index) * width + i + w,
+                      value);
+        }
     }
     if (call.weight) {
         float scale = 1.0f / sqrtf(block_sum(squares, parts) / (float)width + call.epsilon);
 #pragma unroll
         for (int v = 0; v < VALUES; v++) {
-            size_t i = threadIdx.x + (size_t)v * blockDim.x;
-            if (i < width)
-                store((T *)call.out + row * width + i, held[v] * scale * call.weight[i]);
+            size_t i = first + v * step;
+#pragma unroll
+            for (int w = 0; w < W && i < width; w++)
+                store((T *)call.out + row * width + i + w, held[v].values[w] * scale * call.weight[i + w]);
         }
     }
     if (call.sum_count)
@@ -75,12 +104,12 @@ template <typename T, int VALUES> static __global__ void add_norm(const struct a
 void kernels_add_norm(const struct add_norm_call *call, cudaStream_t stream)
 {
     dim3 grid((unsigned)call->rows);
-    if (call->width <= 4 * THREADS)
-        OF_TYPE(call->type, launch(add_norm<T, 4>, grid, THREADS, 0, stream, *call));
-    else if (call->width <= 4096)
-        OF_TYPE(call->type, launch(add_norm<T, 4>, grid, 1024, 0, stream, *call));
+    if (call->width % 4 == 0 && call->width <= 4096)
+        OF_TYPE(call->type, launch(add_norm<T, 4, 1>, grid, ROW_THREADS, 0, stream, *call));
+    else if (call->width % 4 == 0 && call->width <= 16384)
+        OF_TYPE(call->type, launch(add_norm<T, 4, 4>, grid, ROW_THREADS, 0, stream, *call));
     else if (call->width <= 16384)
-        OF_TYPE(call->type, launch(add_norm<T, 16>, grid, 1024, 0, stream, *call));
+        OF_TYPE(call->type, launch(add_norm<T, 1, 16>, grid, ROW_THREADS, 0, stream, *call));
     else
         die("rows of %d columns, where 16384 are readied", call->width);
 }
@@ -145,49 +174,11 @@ void kernels_gather(const void *in, const int *sources, int count, size_t row_by
 
 #define HEAD_WARPS 4
 
-/* One warp norms, rotates and scales one head of a row. */
-/* Element `at` of fused, its parts added. */
-static __device__ __forceinline__ float fused_at(const struct heads_call &call, size_t at)
-{
-    float sum = call.fused[at];
-    for (int part = 1; part < call.parts; part++)
-        sum += call.fused[(size_t)part * call.part_stride + at];
-    return sum;
-}
-
-#define HEAD_HALVES 4 /* pairs of elements of a head, for each lane */
-
-template <typename T>
-static __device__ void rotate_head(const struct heads_call &call, size_t at, const float *norm, int position,
-                                   float factor, T *out)
-{
-    int lane = (int)threadIdx.x % WARP, half = call.head_size / 2;
-    const float *cosines = call.cosines + (size_t)position * (size_t)half;
-    const float *sines = call.sines + (size_t)position * (size_t)half;
-    float low[HEAD_HALVES], high[HEAD_HALVES], sum = 0;
-#pragma unroll
-    for (int h = 0; h < HEAD_HALVES; h++) {
-        int i = lane + h * WARP;
-        low[h] = i < half ? fused_at(call, at + (size_t)i) : 0;
-        high[h] = i < half ? fused_at(call, at + (size_t)(half + i)) : 0;
-        sum += low[h] * low[h] + high[h] * high[h];
-    }
-    float scale = 1.0f / sqrtf(warp_sum(sum) / (float)call.head_size + call.epsilon);
-#pragma unroll
-    for (int h = 0; h < HEAD_HALVES; h++) {
-        int i = lane + h * WARP;
-        if (i >= half)
-            continue;
-        float first = low[h] * scale * norm[i], second = high[h] * scale * norm[half + i];
-        store(&out[i], (first * cosines[i] - second * sines[i]) * factor);
-        store(&out[half + i], (second * cosines[i] + first * sines[i]) * factor);
-    }
-}
-
 template <typename T> static __global__ void store_heads(const struct heads_call call)
 {
     int row = (int)blockIdx.x, unit = (int)blockIdx.y * HEAD_WARPS + (int)threadIdx.x / WARP, layer = (int)blockIdx.z;
     int size = call.head_size, units = call.heads + 2 * call.kv_heads;
+    prefetch(call);
     wait_for_previous();
     let_next_start();
     int position = call.positions[row], slot = call.slots[row];

@@ -77,6 +77,8 @@ struct heads_call {
     float epsilon;
     void *queries; /* [rows, heads, head_size] */
     void *keys, *values;
+    const void *soon; /* what is read after attention, and may be fetched into the cache already; NULL: nothing */
+    size_t soon_bytes;
 };
 void kernels_store_heads(const struct heads_call *call, cudaStream_t stream);
 
@@ -139,6 +141,11 @@ struct attention_call {
 };
 void kernels_attend(const struct attention_call *call, cudaStream_t stream);
 
+/* Attention of segments of one row each, from fused on: what kernels_store_heads() and kernels_attend() do, in one; no
+ * windows. */
+bool kernels_attend_rows_takes(enum element type, int rows, int heads, int kv_heads, int head_size);
+void kernels_attend_rows(const struct heads_call *heads, const struct attention_call *call, cudaStream_t stream);
+
 /* Floats of scratch that batches of up to `rows` rows need. */
 size_t kernels_attention_partials(int rows, int heads, int head_size);
 
@@ -193,9 +200,10 @@ void kernels_decide(const struct decide_call *call, cudaStream_t stream);
 /* Few rows times a matrix in bfloat16 by Hopper's tensor cores: y[part, rows, outputs], in `splits` parts, each of a
  * share of the inputs; or `gated` as in struct matvec_call. */
 #define SKINNY_ROWS_MAXIMUM 136
+#define SKINNY_DEPTH 64 /* inputs that are taken at a time: splits have at least so many */
 struct skinny_call {
     int rows, inputs, outputs, stride; /* stride: of x */
-    int warpgroups, splits;            /* 1 to 3; 1 to PARTS_MAXIMUM, 1 where gated */
+    int warpgroups, splits;            /* 1 to 3; 1 to PARTS_MAXIMUM and inputs / SKINNY_DEPTH, 1 where gated */
     bool half;                         /* a ring of half the shared memory: the next product may start before the end */
     const void *x, *weights;           /* 16-byte aligned */
     float *y;

@@ -1,5 +1,8 @@
 #include "collect/engine/cuda/cuda.h"
 
+#define SOON_MAXIMUM ((size_t)24 << 20) /* bytes that are fetched ahead: well within the cache */
+#define SOON_ROWS 136                   /* more rows than this keep the memory busy themselves */
+
 static size_t cache_stride(const struct cuda *cuda, const struct layers *layers)
 {
     return (size_t)cuda->options.sessions * (size_t)layers->kv_heads * (size_t)cuda->options.capacity *
@@ -38,15 +41,18 @@ static const float *last_norm(const struct gpu *gpu, bool drafter)
     return drafter ? gpu->drafter_norm : gpu->norm;
 }
 
-static void store_heads(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter,
-                        int layer)
+static struct heads_call heads_of(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter,
+                                  int layer)
 {
     const struct layers *layers = drafter ? &rank->drafter : &rank->target;
     const struct model *model = layers->model;
     const struct layer_weights *weights = &layers->weights[layer];
     const struct batch *batch = &gpu->batch;
     const struct product_parts parts = parts_of(cuda, layers->qkv, batch->rows);
-    const struct heads_call call = {
+    size_t soon = batch->rows > SOON_ROWS ? 0
+                                          : (size_t)(layers->heads * model->head_size) * (size_t)model->hidden_size *
+                                                element_size(cuda->type);
+    return (struct heads_call){
         .type = cuda->type,
         .rows = batch->rows,
         .layers = 1,
@@ -69,16 +75,18 @@ static void store_heads(const struct cuda *cuda, const struct gpu *gpu, const st
         .queries = rank->queries,
         .keys = layer_cache(cuda, layers, layers->keys, layer),
         .values = layer_cache(cuda, layers, layers->values, layer),
+        .soon = weights->o,
+        .soon_bytes = soon < SOON_MAXIMUM ? soon : SOON_MAXIMUM,
     };
-    kernels_store_heads(&call, gpu->stream);
 }
 
-static void attend(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter, int layer)
+static struct attention_call attention_of(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank,
+                                          bool drafter, int layer)
 {
     const struct layers *layers = drafter ? &rank->drafter : &rank->target;
     const struct model *model = layers->model;
     const struct batch *batch = &gpu->batch;
-    const struct attention_call call = {
+    return (struct attention_call){
         .type = cuda->type,
         .rows = batch->rows,
         .heads = layers->heads,
@@ -100,6 +108,19 @@ static void attend(const struct cuda *cuda, const struct gpu *gpu, const struct 
         .partial = rank->partial,
         .attended = rank->attended,
     };
+}
+
+/* From `fused` to `attended`. */
+static void attend(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter, int layer)
+{
+    const struct heads_call heads = heads_of(cuda, gpu, rank, drafter, layer);
+    const struct attention_call call = attention_of(cuda, gpu, rank, drafter, layer);
+    if (call.longest == 1 && !call.window &&
+        kernels_attend_rows_takes(call.type, call.rows, call.heads, call.kv_heads, call.head_size)) {
+        kernels_attend_rows(&heads, &call, gpu->stream);
+        return;
+    }
+    kernels_store_heads(&heads, gpu->stream);
     kernels_attend(&call, gpu->stream);
 }
 
@@ -149,7 +170,6 @@ static void run_attention(const struct cuda *cuda, const struct gpu *gpu, struct
     watch_mark(cuda, gpu, WATCH_PARTS, "qkv");
     multiply_normed(cuda, gpu, layers->qkv, &qkv);
     watch_mark(cuda, gpu, WATCH_PARTS, "heads");
-    store_heads(cuda, gpu, rank, drafter, layer);
     watch_mark(cuda, gpu, WATCH_PARTS, "attention");
     attend(cuda, gpu, rank, drafter, layer);
     watch_mark(cuda, gpu, WATCH_PARTS, "o");
@@ -401,11 +421,12 @@ static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, s
          .input = rank->gated,
          .y = rank->sums[1]},
     };
+    const struct attention_call call = attention_of(cuda, gpu, rank, drafter, layer);
     const struct product *products[] = {layers->qkv, layers->o, layers->gate_up, layers->down};
     for (int i = 0; i < 4; i++) {
         multiply(cuda, gpu, products[i], &calls[i]);
         if (i == 0)
-            attend(cuda, gpu, rank, drafter, layer);
+            kernels_attend(&call, gpu->stream);
     }
 }
 

@@ -11,11 +11,10 @@
 #define SHAPES_MAXIMUM 96
 #define CANDIDATES_MAXIMUM 16
 #define WAYS_MAXIMUM (2 * 3 * PARTS_MAXIMUM) /* of the own kernels */
-#define WARM_PRODUCTS 4   /* before a candidate is timed */
 #define TIMED_PRODUCTS 24 /* in one timing, */
 #define LARGE_PRODUCTS 4  /* but so many of more than LARGE_ROWS */
 #define LARGE_ROWS 256
-#define TIMINGS 3 /* the quickest of them counts */
+#define TIMINGS 3 /* after one to warm up; the quickest of all counts */
 
 struct product_library {
     cudaDataType type;
@@ -244,35 +243,61 @@ static int list_candidates(const struct product *product, const struct shape *sh
     return count;
 }
 
-/* Milliseconds of so many products, or infinity where cuBLASLt's algorithm does not run. */
-static float time_way(const struct product *product, const struct shape *shape, const struct way *way,
-                      const struct product_trial *trial, int products)
+/* A graph of so many products one after the other, as they are used; NULL where cuBLASLt's algorithm does not run. */
+static cudaGraphExec_t capture_way(const struct product *product, const struct shape *shape, const struct way *way,
+                                   const struct product_trial *trial, int products)
 {
-    const struct product_library *library = product->library;
+    cudaStream_t stream = product->library->stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t ready = NULL;
+    bool runs = true;
+    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < products && runs; i++)
+        runs = !multiply(product, shape, way, trial->x, trial->weights[i % trial->count], trial->y, trial->gated);
+    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+    if (runs)
+        CUDA_CHECK(cudaGraphInstantiate(&ready, graph, 0));
+    CUDA_CHECK(cudaGraphDestroy(graph));
+    return ready;
+}
+
+/* Its milliseconds. */
+static float time_graph(const struct product_library *library, cudaGraphExec_t graph)
+{
     float time = 0;
     CUDA_CHECK(cudaEventRecord(library->start, library->stream));
-    for (int i = 0; i < products; i++)
-        if (multiply(product, shape, way, trial->x, trial->weights[i % trial->count], trial->y, trial->gated))
-            return HUGE_VALF;
+    CUDA_CHECK(cudaGraphLaunch(graph, library->stream));
     CUDA_CHECK(cudaEventRecord(library->end, library->stream));
     CUDA_CHECK(cudaEventSynchronize(library->end));
     CUDA_CHECK(cudaEventElapsedTime(&time, library->start, library->end));
     return time;
 }
 
-/* The shortest time, in milliseconds, of as many products as this number of rows is timed with. */
+/* The shortest time of a product in milliseconds; infinity where it does not run. */
 static float quickest(const struct product *product, const struct shape *shape, const struct way *way,
                       const struct product_trial *trial, float best)
 {
     int products = shape->rows > LARGE_ROWS ? LARGE_PRODUCTS : TIMED_PRODUCTS;
-    float least = time_way(product, shape, way, trial, WARM_PRODUCTS);
-    for (int i = 0; i < TIMINGS && least < HUGE_VALF; i++) {
-        float time = time_way(product, shape, way, trial, products);
-        least = i == 0 || time < least ? time : least;
+    if (multiply(product, shape, way, trial->x, trial->weights[0], trial->y, trial->gated))
+        return HUGE_VALF;
+    CUDA_CHECK(cudaStreamSynchronize(product->library->stream)); /* loaded, before it is captured */
+    cudaGraphExec_t graph = capture_way(product, shape, way, trial, products);
+    float least = HUGE_VALF;
+    for (int i = 0; graph && i <= TIMINGS; i++) {
+        float time = time_graph(product->library, graph) / (float)products;
+        least = time < least ? time : least;
         if (time > 1.5f * best)
             break;
     }
-    return least / (float)products;
+    if (graph)
+        CUDA_CHECK(cudaGraphExecDestroy(graph));
+    return least;
+}
+
+static int most_splits(const struct product *product)
+{
+    int tiles = product->inputs / SKINNY_DEPTH;
+    return product->whole ? 1 : tiles < PARTS_MAXIMUM ? tiles : PARTS_MAXIMUM;
 }
 
 /* The own kernels' ways: tiles of 64, 128 and 192 outputs, the inputs in 1 to 8 shares, as far as that gives every
@@ -284,7 +309,7 @@ static int list_ways(const struct product *product, const struct shape *shape, s
                               product->stride))
         return 0;
     for (int warpgroups = 1; warpgroups <= 3; warpgroups++)
-        for (int splits = 1; splits <= (product->whole ? 1 : PARTS_MAXIMUM); splits++) {
+        for (int splits = 1; splits <= most_splits(product); splits++) {
             int units = (product->outputs + 64 * warpgroups - 1) / (64 * warpgroups) * splits;
             int turns = (units + blocks - 1) / blocks;
             if (product->whole || 10 * units >= 7 * turns * blocks)

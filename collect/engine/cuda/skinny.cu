@@ -10,9 +10,9 @@
 
 #include <cudaTypedefs.h>
 
-#define DEPTH 64                    /* inputs of a tile: 128 bytes, as wide as the swizzle */
-#define GROUP 128                   /* threads of a warpgroup */
-#define TILE_BYTES (64 * DEPTH * 2) /* of 64 outputs */
+#define DEPTH SKINNY_DEPTH        /* inputs of a tile: 128 bytes, as wide as the swizzle */
+#define GROUP 128                                 /* threads of a warpgroup */
+#define TILE_BYTES (64 * DEPTH * 2)               /* of 64 outputs */
 #define SHARED_MAXIMUM (227 * 1024)
 #define EVICT_FIRST 0x12F0000000000000ull /* the bulk copy engine's hint for what is read once */
 #define EVICT_LAST 0x14F0000000000000ull
@@ -134,9 +134,9 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     constexpr int OUTPUTS = 64 * GROUPS, STAGE = GROUPS * TILE_BYTES + N * DEPTH * 2, PITCH = OUTPUTS + 4;
     extern __shared__ char memory[];
-    __shared__ uint64_t full[16], empty[16];
+    __shared__ uint64_t full[16], empty[16], drained;
     char *ring = (char *)(((uintptr_t)memory + 1023) / 1024 * 1024);
-    float *results = (float *)(ring + call.stages * STAGE); /* GATE: [N, PITCH] */
+    float *results = (float *)ring; /* GATE: [N, PITCH], once all tiles of a unit are multiplied */
     int units = call.tiles * call.splits, stages = call.stages;
 
     if (threadIdx.x == 0) {
@@ -144,6 +144,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
             barrier_init(&full[i], 1);
             barrier_init(&empty[i], GROUPS * GROUP / WARP);
         }
+        barrier_init(&drained, GROUPS * GROUP / WARP);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
@@ -181,6 +182,8 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
             copy_rows(first + i, i);
         for (int unit = (int)blockIdx.x; unit < units; unit += (int)gridDim.x) {
             int tile = take_unit(call, unit, &first, &last);
+            if (GATE && unit != (int)blockIdx.x)
+                barrier_wait(&drained, (unsigned)(unit / (int)gridDim.x - 1) & 1);
             for (int chunk = first; chunk < last; chunk++, filled++) {
                 if (filled >= early) {
                     if (filled >= stages)
@@ -226,6 +229,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         /* d[4 j + 2 h + c]: output 16 warp + lane / 4 + 8 h of the group's, row 8 j + 2 (lane % 4) + c. */
         int output = group * 64 + thread / WARP * 16 + lane / 4, row = lane % 4 * 2;
         if (GATE) {
+            asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory"); /* the other warpgroups are through, too */
 #pragma unroll
             for (int i = 0; i < N / 2; i++)
                 results[(i / 4 * 8 + row + i % 2) * PITCH + output + i / 2 % 2 * 8] = d[i];
@@ -239,7 +243,10 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
                     store(&call.gated[(size_t)at * (size_t)inner + (size_t)(start + column)],
                           g / (1.0f + expf(-g)) * u);
             }
-            asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* before the copy engine writes there again */
+            __syncwarp();
+            if (lane == 0)
+                barrier_arrive(&drained);
         } else {
             float *y = call.y + (size_t)(unit / call.tiles) * call.part_stride;
             output += tile * OUTPUTS;
@@ -287,13 +294,13 @@ template <int N, int GROUPS, bool GATE>
 static void launch_skinny(const struct skinny_call *from, struct work call, cudaStream_t stream)
 {
     constexpr int STAGE = GROUPS * TILE_BYTES + N * DEPTH * 2;
-    static_assert(2 * STAGE + 2048 + (GATE ? N * (64 * GROUPS + 4) * (int)sizeof(float) : 0) <= SHARED_MAXIMUM, "two stages");
+    static_assert(2 * STAGE + 2048 <= SHARED_MAXIMUM, "two stages");
     size_t results = GATE ? (size_t)N * (64 * GROUPS + 4) * sizeof(float) : 0;
-    int stages = (int)((SHARED_MAXIMUM / (from->half ? 2 : 1) - 2048 - results) / STAGE);
+    int stages = (SHARED_MAXIMUM / (from->half ? 2 : 1) - 2048) / STAGE;
     call.stages = stages < 2 ? 2 : stages < 16 ? stages : 16;
-    size_t shared = 1024 + (size_t)call.stages * STAGE + results;
-    CUtensorMap weights =
-        map_matrix(from->weights, from->outputs, from->inputs, from->inputs, 64 * GROUPS / (GATE ? 2 : 1));
+    size_t ring = (size_t)call.stages * STAGE, shared = 1024 + (ring > results ? ring : results);
+    CUtensorMap weights = map_matrix(from->weights, from->outputs, from->inputs, from->inputs,
+                                     64 * GROUPS / (GATE ? 2 : 1));
     CUtensorMap x = map_matrix(from->x, from->rows, from->inputs, from->stride, N);
     int units = call.tiles * call.splits, blocks = device_multiprocessors();
     CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS, GATE>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
