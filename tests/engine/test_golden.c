@@ -30,6 +30,7 @@ struct opened {
 
 struct world {
     const struct backend_class *class;
+    const char *device; /* which GPUs, where that backend is tested: one for all ranks, if it is not said */
     json_t *golden;
     struct model *target, *drafter;
     int ranks;
@@ -42,6 +43,7 @@ static int open_world(void **state)
     static struct world world;
     struct error error = {0};
     const char *backend = getenv("CLEANSLATE_BACKEND");
+    world.device = backend && strchr(backend, ':') ? backend : "cuda:0,0,0,0,0,0,0,0";
     world.class = backend_find(backend ? backend : "cpu", &error);
     if (!world.class)
         print_message("SKIPPED: %s\n", error.message);
@@ -87,7 +89,7 @@ static struct backend_options options_for(const struct world *world, enum method
     return (struct backend_options){.target = world->target,
                                     .drafter = drafts ? world->drafter : NULL,
                                     .dtype = ENGINE_FLOAT32,
-                                    .device = "cuda:0,0,0,0,0,0,0,0",
+                                    .device = world->device,
                                     .ranks = world->ranks,
                                     .sessions = 1,
                                     .capacity = CAPACITY + nodes,
@@ -372,6 +374,10 @@ static void each_prompt(void **state, int ranks, void (*check)(struct world *, c
     if (!world->class)
         skip();
     assert_int_equal(json_array_size(json_object_get(world->golden, "prompts")), 6);
+    int listed = 1;
+    for (const char *at = world->device; (at = strchr(at, ',')); at++)
+        listed++;
+    ranks = ranks < listed ? ranks : listed;
     for (world->ranks = 1; world->ranks <= ranks; world->ranks *= 2) {
         json_array_foreach(json_object_get(world->golden, "prompts"), index, prompt) check(world, prompt);
         close_all(world);

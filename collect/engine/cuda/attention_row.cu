@@ -5,7 +5,8 @@
 #include "collect/engine/cuda/attention.cuh"
 #include "collect/engine/cuda/heads.cuh"
 
-#define WARPS 8
+#define WARPS 16
+#define SHARE 4 /* tiles of keys that a split has before there are more splits */
 #define THREADS (WARPS * WARP)
 
 /* Of heads of D elements and groups of up to GROUP queries a KV head a lane has V = D / WARP elements of each row, and of
@@ -129,36 +130,48 @@ static __device__ __forceinline__ void take(struct running<D, GROUP> &running, c
         }
 }
 
-/* Queries into q[GROUP, D], and by split 0 the new key and value into new_rows[2, D] and the cache. */
-template <int D, int GROUP>
-static __device__ void make_heads(const struct heads_call &heads, int row, int kv_head, bool stores, float (*q)[D],
-                                  float (*new_rows)[D])
+/* A warp's head: query heads first, then the new key and value, which split 0 makes and stores. */
+struct unit {
+    int index;
+    bool is_query, is_key, is_value;
+    size_t fused, cache; /* where it begins in fused; of the new row in the cache */
+    struct head_rotation rotation;
+};
+
+static __device__ __forceinline__ struct unit find_unit(const struct heads_call &heads, int row, int kv_head,
+                                                        bool stores)
 {
-    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP, group = heads.heads / heads.kv_heads;
-    int position = heads.positions[row];
-    size_t x = (size_t)row * heads.stride;
-    size_t cache = (((size_t)heads.sessions[row] * (size_t)heads.kv_heads + (size_t)kv_head) * (size_t)heads.capacity +
-                    (size_t)heads.slots[row]) *
-                   D;
-    for (int unit = warp; unit < group + 2; unit += WARPS) {
-        if (unit < group) {
-            rotate_head(heads, x + (size_t)((kv_head * group + unit) * D), heads.q_norm, position,
-                        1.0f / sqrtf((float)D), q[unit]);
-        } else if (stores && unit == group) {
-            rotate_head(heads, x + (size_t)((heads.heads + kv_head) * D), heads.k_norm, position, 1.0f, new_rows[0]);
-        } else if (stores) {
-            for (int i = lane; i < D; i += WARP)
-                new_rows[1][i] = fused_at(heads, x + (size_t)((heads.heads + heads.kv_heads + kv_head) * D + i));
-        }
-        __syncwarp();
-        for (int i = lane; i < D && unit < group; i += WARP)
-            q[unit][i] = rounded<__nv_bfloat16>(q[unit][i]);
-        for (int i = lane; i < D && stores && unit >= group; i += WARP) {
-            float *own = &new_rows[unit - group][i];
-            __nv_bfloat16 *to = (__nv_bfloat16 *)(unit == group ? heads.keys : heads.values) + cache + i;
-            store(to, *own);
-            *own = load(*to);
-        }
+    struct unit unit = {};
+    int group = heads.heads / heads.kv_heads, index = (int)threadIdx.x / WARP, size = heads.head_size;
+    unit.index = index;
+    unit.is_query = index < group;
+    unit.is_key = stores && index == group;
+    unit.is_value = stores && index == group + 1;
+    int head = index < group ? kv_head * group + index : heads.heads + (index - group) * heads.kv_heads + kv_head;
+    unit.fused = (size_t)row * heads.stride + (size_t)(head * size);
+    unit.cache = (((size_t)heads.sessions[row] * (size_t)heads.kv_heads + (size_t)kv_head) * (size_t)heads.capacity +
+                  (size_t)heads.slots[row]) *
+                 (size_t)size;
+    if (unit.is_query || unit.is_key)
+        unit.rotation = load_rotation(heads, unit.is_query ? heads.q_norm : heads.k_norm, heads.positions[row]);
+    return unit;
+}
+
+/* Into q[GROUP, D] and new_rows[2, D], rounded as the type holds them. */
+template <int D>
+static __device__ __forceinline__ void make_head(const struct heads_call &heads, const struct unit &unit, float (*q)[D],
+                                                 float (*new_rows)[D])
+{
+    int lane = (int)threadIdx.x % WARP;
+    float *own = unit.is_query ? q[unit.index] : new_rows[unit.is_value];
+    if (unit.is_query || unit.is_key)
+        rotate_head(heads, unit.rotation, unit.fused, unit.is_query ? 1.0f / sqrtf((float)D) : 1.0f, own);
+    __syncwarp();
+    for (int i = lane; i < D && (unit.is_query || unit.is_key || unit.is_value); i += WARP) {
+        float value = rounded<__nv_bfloat16>(unit.is_value ? fused_at(heads, unit.fused + (size_t)i) : own[i]);
+        own[i] = value;
+        if (!unit.is_query)
+            store((__nv_bfloat16 *)(unit.is_key ? heads.keys : heads.values) + unit.cache + i, value);
     }
 }
 
@@ -175,27 +188,26 @@ static __global__ void __launch_bounds__(THREADS)
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP, group = heads.heads / heads.kv_heads;
     const struct attention_segment segment = call.segments[row];
     int seen = segment.base, tiles = (seen + TILE - 1) / TILE;
-    int splits = min(most_splits, max(tiles, 1)), share = (tiles + splits - 1) / splits * TILE;
+    int splits = min(most_splits, max((tiles + SHARE - 1) / SHARE, 1)), share = (tiles + splits - 1) / splits * TILE;
     if (split >= splits) {
-        prefetch(heads);
-        wait_for_previous();
+            wait_for_previous();
         return;
     }
     int from = min(split * share, seen), to = min(from + share, seen);
-    prefetch(heads);
     size_t cache = ((size_t)segment.session * (size_t)heads.kv_heads + (size_t)kv_head) * (size_t)heads.capacity * D;
     const __nv_bfloat16 *keys = (const __nv_bfloat16 *)call.keys + cache;
     const __nv_bfloat16 *values = (const __nv_bfloat16 *)call.values + cache;
 
-    struct turn<D, GROUP> turn;
+    struct turn<D, GROUP> turns[2];
     int first = from + warp * KEYS;
     if (first < to)
-        fetch<D, GROUP>(turn, keys, values, first, to);
-    wait_for_previous();
-    let_next_start();
+        fetch<D, GROUP>(turns[0], keys, values, first, to);
+    const struct unit unit = find_unit(heads, row, kv_head, split == 0);
     for (int i = (int)threadIdx.x; i < (GROUP - group) * D; i += THREADS)
         q[group + i / D][i % D] = 0;
-    make_heads<D, GROUP>(heads, row, kv_head, split == 0, q, new_rows);
+    wait_for_previous();
+    let_next_start();
+    make_head<D>(heads, unit, q, new_rows);
     __syncthreads();
 
     float own[GROUP][V];
@@ -209,25 +221,30 @@ static __global__ void __launch_bounds__(THREADS)
             own[h][v] = q[h][lane * V + v];
             running.sums[h][v] = 0;
         }
-    for (; first < to; first += TILE) {
-        if (first != from + warp * KEYS)
-            fetch<D, GROUP>(turn, keys, values, first, to);
-        take<D, GROUP>(running, turn, own, to - first);
+    for (; first < to; first += 2 * TILE) { /* the other turn is fetched while one is taken */
+        if (first + TILE < to)
+            fetch<D, GROUP>(turns[1], keys, values, first + TILE, to);
+        take<D, GROUP>(running, turns[0], own, to - first);
+        if (first + TILE >= to)
+            break;
+        if (first + 2 * TILE < to)
+            fetch<D, GROUP>(turns[0], keys, values, first + 2 * TILE, to);
+        take<D, GROUP>(running, turns[1], own, to - first - TILE);
     }
     if (split == 0 && warp == WARPS - 1) { /* the new key */
 #pragma unroll
         for (int p = 0; p < V / 2; p++) {
             __nv_bfloat162 pair = __floats2bfloat162_rn(new_rows[0][lane * V + 2 * p], new_rows[0][lane * V + 2 * p + 1]);
-            turn.keys[0].pairs[p] = *(uint32_t *)&pair;
+            turns[0].keys[0].pairs[p] = *(uint32_t *)&pair;
             pair = __floats2bfloat162_rn(new_rows[1][lane * V + 2 * p], new_rows[1][lane * V + 2 * p + 1]);
-            turn.values[0].pairs[p] = *(uint32_t *)&pair;
+            turns[0].values[0].pairs[p] = *(uint32_t *)&pair;
         }
 #pragma unroll
         for (int k = 1; k < KEYS; k++) {
-            turn.keys[k] = turn.keys[0];
-            turn.values[k] = turn.values[0];
+            turns[0].keys[k] = turns[0].keys[0];
+            turns[0].values[k] = turns[0].values[0];
         }
-        take<D, GROUP>(running, turn, own, 1);
+        take<D, GROUP>(running, turns[0], own, 1);
     }
 
     /* The warps' softmaxes, and then the splits', become one. */

@@ -178,23 +178,26 @@ template <typename T> static __global__ void store_heads(const struct heads_call
 {
     int row = (int)blockIdx.x, unit = (int)blockIdx.y * HEAD_WARPS + (int)threadIdx.x / WARP, layer = (int)blockIdx.z;
     int size = call.head_size, units = call.heads + 2 * call.kv_heads;
-    prefetch(call);
+    int position = call.positions[row], slot = call.slots[row];
+    bool is_query = unit < call.heads, rotates = unit < call.heads + call.kv_heads && slot >= 0;
+    struct head_rotation rotation;
+    if (rotates)
+        rotation = load_rotation(call, is_query ? call.q_norm : call.k_norm + layer * size, position);
     wait_for_previous();
     let_next_start();
-    int position = call.positions[row], slot = call.slots[row];
     if (unit >= units || slot < 0)
         return;
     size_t x = (size_t)row * call.stride + (size_t)(layer * units + unit) * (size_t)size;
-    if (unit < call.heads) {
+    if (is_query) {
         T *query = (T *)call.queries + ((size_t)row * (size_t)call.heads + (size_t)unit) * (size_t)size;
-        rotate_head(call, x, call.q_norm, position, 1.0f / sqrtf((float)size), query);
+        rotate_head(call, rotation, x, 1.0f / sqrtf((float)size), query);
         return;
     }
     int is_value = unit >= call.heads + call.kv_heads, kv_head = (unit - call.heads) % call.kv_heads;
     size_t head = (size_t)call.sessions[row] * (size_t)call.kv_heads + (size_t)kv_head;
     size_t at = (size_t)layer * call.cache_stride + (head * (size_t)call.capacity + (size_t)slot) * (size_t)size;
     if (!is_value) {
-        rotate_head(call, x, call.k_norm + layer * size, position, 1.0f, (T *)call.keys + at);
+        rotate_head(call, rotation, x, 1.0f, (T *)call.keys + at);
         return;
     }
     for (int i = (int)threadIdx.x % WARP; i < size; i += WARP)

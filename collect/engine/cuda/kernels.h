@@ -77,8 +77,6 @@ struct heads_call {
     float epsilon;
     void *queries; /* [rows, heads, head_size] */
     void *keys, *values;
-    const void *soon; /* what is read after attention, and may be fetched into the cache already; NULL: nothing */
-    size_t soon_bytes;
 };
 void kernels_store_heads(const struct heads_call *call, cudaStream_t stream);
 

@@ -1,8 +1,5 @@
 #include "collect/engine/cuda/cuda.h"
 
-#define SOON_MAXIMUM ((size_t)24 << 20) /* bytes that are fetched ahead: well within the cache */
-#define SOON_ROWS 136                   /* more rows than this keep the memory busy themselves */
-
 static size_t cache_stride(const struct cuda *cuda, const struct layers *layers)
 {
     return (size_t)cuda->options.sessions * (size_t)layers->kv_heads * (size_t)cuda->options.capacity *
@@ -49,9 +46,6 @@ static struct heads_call heads_of(const struct cuda *cuda, const struct gpu *gpu
     const struct layer_weights *weights = &layers->weights[layer];
     const struct batch *batch = &gpu->batch;
     const struct product_parts parts = parts_of(cuda, layers->qkv, batch->rows);
-    size_t soon = batch->rows > SOON_ROWS ? 0
-                                          : (size_t)(layers->heads * model->head_size) * (size_t)model->hidden_size *
-                                                element_size(cuda->type);
     return (struct heads_call){
         .type = cuda->type,
         .rows = batch->rows,
@@ -75,8 +69,6 @@ static struct heads_call heads_of(const struct cuda *cuda, const struct gpu *gpu
         .queries = rank->queries,
         .keys = layer_cache(cuda, layers, layers->keys, layer),
         .values = layer_cache(cuda, layers, layers->values, layer),
-        .soon = weights->o,
-        .soon_bytes = soon < SOON_MAXIMUM ? soon : SOON_MAXIMUM,
     };
 }
 
