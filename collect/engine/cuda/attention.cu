@@ -319,11 +319,12 @@ static __device__ __forceinline__ void run(const struct attention_call &call, co
     }
 
     /* What was committed before is read while the kernel before this one ends. */
-    bool early = work.from + KEYS <= segment.base;
+    bool early = work.from + KEYS <= segment.base, both = work.from + 2 * KEYS <= min(segment.base, work.to);
     int stage = 0;
-    if (early) {
-        copy_rows<D>(stages, keys + (size_t)work.from * D, KEYS);
-        copy_rows<D>(stages + layout<D>::TILE, values + (size_t)work.from * D, KEYS);
+    for (int tile = 0; tile < (both ? 2 : early); tile++) {
+        uint32_t to = stages + (uint32_t)(tile * 2 * layout<D>::TILE);
+        copy_rows<D>(to, keys + (size_t)(work.from + tile * KEYS) * D, KEYS);
+        copy_rows<D>(to + layout<D>::TILE, values + (size_t)(work.from + tile * KEYS) * D, KEYS);
     }
     wait_for_previous();
     let_next_start();
@@ -336,7 +337,7 @@ static __device__ __forceinline__ void run(const struct attention_call &call, co
     start(running);
     for (int key = work.from; key < work.to; key += KEYS, stage ^= 1) {
         int next = key + KEYS;
-        if (next < work.to) {
+        if (next < work.to && !(both && key == work.from)) {
             uint32_t to = stages + (uint32_t)((stage ^ 1) * 2 * layout<D>::TILE);
             copy_rows<D>(to, keys + (size_t)next * D, work.to - next);
             copy_rows<D>(to + layout<D>::TILE, values + (size_t)next * D, work.to - next);

@@ -6,7 +6,6 @@
 #include "collect/engine/cuda/heads.cuh"
 
 #define WARPS 16
-#define SHARE 4 /* tiles of keys that a split has before there are more splits */
 #define THREADS (WARPS * WARP)
 
 /* Of heads of D elements and groups of up to GROUP queries a KV head a lane has V = D / WARP elements of each row, and of
@@ -188,7 +187,7 @@ static __global__ void __launch_bounds__(THREADS)
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP, group = heads.heads / heads.kv_heads;
     const struct attention_segment segment = call.segments[row];
     int seen = segment.base, tiles = (seen + TILE - 1) / TILE;
-    int splits = min(most_splits, max((tiles + SHARE - 1) / SHARE, 1)), share = (tiles + splits - 1) / splits * TILE;
+    int splits = min(most_splits, max(tiles, 1)), share = (tiles + splits - 1) / splits * TILE;
     if (split >= splits) {
             wait_for_previous();
         return;
