@@ -33,11 +33,13 @@ static void capture(struct cuda *cuda, enum call call, int sessions)
     FOR_GPUS(cuda, gpu)
         CUDA_CHECK(cudaStreamBeginCapture(gpu->stream, cudaStreamCaptureModeThreadLocal));
     cuda_queue_call(cuda, call);
+    cudaGraph_t graphs[RANKS_MAXIMUM], *graph = graphs;
+    FOR_GPUS(cuda, gpu) /* all, before anything else is asked of CUDA */
+        CUDA_CHECK(cudaStreamEndCapture(gpu->stream, graph++));
+    graph = graphs;
     FOR_GPUS(cuda, gpu) {
-        cudaGraph_t graph;
-        CUDA_CHECK(cudaStreamEndCapture(gpu->stream, &graph));
-        CUDA_CHECK(cudaGraphInstantiate(&gpu->graphs[call][sessions - 1], graph, 0));
-        CUDA_CHECK(cudaGraphDestroy(graph));
+        CUDA_CHECK(cudaGraphInstantiate(&gpu->graphs[call][sessions - 1], *graph, 0));
+        CUDA_CHECK(cudaGraphDestroy(*graph++));
         CUDA_CHECK(cudaGraphUpload(gpu->graphs[call][sessions - 1], gpu->stream));
     }
     cuda_wait(cuda);
