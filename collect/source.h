@@ -47,8 +47,8 @@ struct source_class {
     char *(*fill)(struct source *source, const char *text, size_t at, const char *corpus, int tokens,
                   struct error *error);
 
-    /* Before describe: the folder of the run, which need not be there yet; what the source chooses once for a run is kept
-     * there. A source that chooses nothing lacks the operation. */
+    /* Before describe: the folder of the run, which need not be there yet; what the source chooses once for a run is
+     * kept there. A source that chooses nothing lacks the operation. */
     int (*keep)(struct source *source, const char *folder, struct error *error);
 
     /* What hashes cover of the source, and what the report prints: model files with their hashes, dtype, device. With

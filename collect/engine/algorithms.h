@@ -1,6 +1,6 @@
-/* What a backend chose by timing, in a run's folder: chosen once, reused whenever the run goes on, so that all its rounds
- * are computed alike. The file has an id that cells depend on: where it is lost, what is measured anew is not pooled with
- * what was measured before. */
+/* What a backend chose by timing, in a run's folder: chosen once, reused whenever the run goes on, so that all its
+ * rounds are computed alike. The file has an id that cells depend on: where it is lost, what is measured anew is not
+ * pooled with what was measured before. */
 #ifndef COLLECT_ENGINE_ALGORITHMS_H
 #define COLLECT_ENGINE_ALGORITHMS_H
 

@@ -42,7 +42,8 @@ static void what_was_not_saved_has_another_id(void **state)
 static void another_file_is_refused(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"", "{}", "{\"schema\": \"cleanslate.algorithms/2\", \"id\": \"1\", \"algorithms\": {}}",
+    static const char *const texts[] = {"", "{}",
+                                        "{\"schema\": \"cleanslate.algorithms/2\", \"id\": \"1\", \"algorithms\": {}}",
                                         "{\"schema\": \"cleanslate.algorithms/1\", \"id\": 1, \"algorithms\": {}}"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct error error = {0};

@@ -142,7 +142,8 @@ static void few_rows_by_tensor_cores(void **state)
                                                  .stride = sizes[s].stride,
                                                  .warpgroups = warpgroups,
                                                  .half = r % 2 == 1,
-                                                 .splits = 1 + (int)r % (chunks < PARTS_MAXIMUM ? chunks : PARTS_MAXIMUM),
+                                                 .splits =
+                                                     1 + (int)r % (chunks < PARTS_MAXIMUM ? chunks : PARTS_MAXIMUM),
                                                  .x = x.gpu,
                                                  .weights = weights.gpu,
                                                  .y = y};

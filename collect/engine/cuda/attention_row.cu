@@ -8,8 +8,8 @@
 #define WARPS 16
 #define THREADS (WARPS * WARP)
 
-/* Of heads of D elements and groups of up to GROUP queries a KV head a lane has V = D / WARP elements of each row, and of
- * the scores of a warp's KEYS = WARP / GROUP keys the one of key lane / GROUP and head lane % GROUP. */
+/* Of heads of D elements and groups of up to GROUP queries a KV head a lane has V = D / WARP elements of each row, and
+ * of the scores of a warp's KEYS = WARP / GROUP keys the one of key lane / GROUP and head lane % GROUP. */
 
 template <int V> struct lane_row {
     uint32_t pairs[V / 2];
@@ -104,7 +104,8 @@ static __device__ __forceinline__ void take(struct running<D, GROUP> &running, c
 #pragma unroll
     for (int step = GROUP; step < WARP; step *= 2)
         highest = fmaxf(highest, __shfl_xor_sync(ALL_LANES, highest, step));
-    float factor = best == highest ? 1 : __expf(best - highest), weight = score == -INFINITY ? 0 : __expf(score - highest);
+    float factor = best == highest ? 1 : __expf(best - highest),
+          weight = score == -INFINITY ? 0 : __expf(score - highest);
     running.best = highest;
     running.total = running.total * factor + weight;
     weight = rounded<__nv_bfloat16>(weight);
@@ -181,18 +182,19 @@ static __global__ void __launch_bounds__(THREADS)
     constexpr int V = D / WARP, KEYS = WARP / GROUP, TILE = WARPS * KEYS;
     extern __shared__ float memory[];
     __shared__ float q[GROUP][D], new_rows[2][D], best[WARPS][GROUP], total[WARPS][GROUP];
-    float (*sums)[GROUP][D] = (float (*)[GROUP][D])memory; /* [WARPS] */
+    float(*sums)[GROUP][D] = (float(*)[GROUP][D])memory; /* [WARPS] */
     __shared__ bool last;
     int row = (int)blockIdx.z, kv_head = (int)blockIdx.y, split = (int)blockIdx.x;
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP, group = heads.heads / heads.kv_heads;
     const struct attention_segment segment = call.segments[row];
     int seen = segment.base, tiles = (seen + TILE - 1) / TILE;
-    int splits = min(most_splits, max(tiles, 1)), share = (tiles + splits - 1) / splits * TILE;
+    int splits = min(most_splits - 1, tiles) + 1, share = splits > 1 ? (tiles + splits - 2) / (splits - 1) * TILE : 0;
     if (split >= splits) {
-            wait_for_previous();
+        wait_for_previous();
         return;
     }
-    int from = min(split * share, seen), to = min(from + share, seen);
+    bool is_new = split == splits - 1;
+    int from = is_new ? seen : min(split * share, seen), to = min(from + share, seen);
     size_t cache = ((size_t)segment.session * (size_t)heads.kv_heads + (size_t)kv_head) * (size_t)heads.capacity * D;
     const __nv_bfloat16 *keys = (const __nv_bfloat16 *)call.keys + cache;
     const __nv_bfloat16 *values = (const __nv_bfloat16 *)call.values + cache;
@@ -233,7 +235,8 @@ static __global__ void __launch_bounds__(THREADS)
     if (is_new && warp == 0) {
 #pragma unroll
         for (int p = 0; p < V / 2; p++) {
-            __nv_bfloat162 pair = __floats2bfloat162_rn(new_rows[0][lane * V + 2 * p], new_rows[0][lane * V + 2 * p + 1]);
+            __nv_bfloat162 pair =
+                __floats2bfloat162_rn(new_rows[0][lane * V + 2 * p], new_rows[0][lane * V + 2 * p + 1]);
             turns[0].keys[0].pairs[p] = *(uint32_t *)&pair;
             pair = __floats2bfloat162_rn(new_rows[1][lane * V + 2 * p], new_rows[1][lane * V + 2 * p + 1]);
             turns[0].values[0].pairs[p] = *(uint32_t *)&pair;
@@ -330,8 +333,8 @@ static void launch_rows(const struct heads_call *heads, const struct attention_c
     launch(attend_row<D, GROUP>, grid, THREADS, shared, stream, *heads, *call, splits);
 }
 
-template <int D> static void launch_size(const struct heads_call *heads, const struct attention_call *call,
-                                         cudaStream_t stream)
+template <int D>
+static void launch_size(const struct heads_call *heads, const struct attention_call *call, cudaStream_t stream)
 {
     int group = heads->heads / heads->kv_heads;
     if (group <= 1)

@@ -15,8 +15,8 @@ static __device__ __forceinline__ float fused_at(const struct heads_call &call, 
 
 #define HEAD_PAIRS 4 /* of a head of 256 elements, for each lane */
 
-/* What a lane needs to norm and rotate its pairs (i, half + i), i = lane, lane + 32, ...: nothing that the product before
- * made, so that it can be loaded early. */
+/* What a lane needs to norm and rotate its pairs (i, half + i), i = lane, lane + 32, ...: nothing that the product
+ * before made, so that it can be loaded early. */
 struct head_rotation {
     float low[HEAD_PAIRS], high[HEAD_PAIRS], cosine[HEAD_PAIRS], sine[HEAD_PAIRS];
 };

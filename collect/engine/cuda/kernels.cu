@@ -32,8 +32,7 @@ template <int W> struct pack {
     float values[W];
 };
 
-template <int W> static __device__ __forceinline__ struct pack<W> load_pack(const float *from)
-{
+template <int W> static __device__ __forceinline__ struct pack<W> load_pack(const float *from) {
     struct pack<W> pack;
     if (W == 4) {
         float4 quad = __ldcg((const float4 *)from);
@@ -83,7 +82,8 @@ static __global__ void __launch_bounds__(ROW_THREADS) add_norm(const struct add_
             if (x && call.sum_count)
                 x[i + w] = value;
             if (call.features)
-                store((T *)call.features + (row * (size_t)call.feature_count + (size_t)call.feature_index) * width + i + w,
+                store((T *)call.features + (row * (size_t)call.feature_count + (size_t)call.feature_index) * width + i +
+                          w,
                       value);
         }
     }

@@ -10,9 +10,9 @@
 
 #include <cudaTypedefs.h>
 
-#define DEPTH SKINNY_DEPTH        /* inputs of a tile: 128 bytes, as wide as the swizzle */
-#define GROUP 128                                 /* threads of a warpgroup */
-#define TILE_BYTES (64 * DEPTH * 2)               /* of 64 outputs */
+#define DEPTH SKINNY_DEPTH          /* inputs of a tile: 128 bytes, as wide as the swizzle */
+#define GROUP 128                   /* threads of a warpgroup */
+#define TILE_BYTES (64 * DEPTH * 2) /* of 64 outputs */
 #define SHARED_MAXIMUM (227 * 1024)
 #define EVICT_FIRST 0x12F0000000000000ull /* the bulk copy engine's hint for what is read once */
 #define EVICT_LAST 0x14F0000000000000ull
@@ -229,7 +229,8 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         /* d[4 j + 2 h + c]: output 16 warp + lane / 4 + 8 h of the group's, row 8 j + 2 (lane % 4) + c. */
         int output = group * 64 + thread / WARP * 16 + lane / 4, row = lane % 4 * 2;
         if (GATE) {
-            asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory"); /* the other warpgroups are through, too */
+            asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS)
+                         : "memory"); /* the other warpgroups are through, too */
 #pragma unroll
             for (int i = 0; i < N / 2; i++)
                 results[(i / 4 * 8 + row + i % 2) * PITCH + output + i / 2 % 2 * 8] = d[i];
@@ -299,8 +300,8 @@ static void launch_skinny(const struct skinny_call *from, struct work call, cuda
     int stages = (SHARED_MAXIMUM / (from->half ? 2 : 1) - 2048) / STAGE;
     call.stages = stages < 2 ? 2 : stages < 16 ? stages : 16;
     size_t ring = (size_t)call.stages * STAGE, shared = 1024 + (ring > results ? ring : results);
-    CUtensorMap weights = map_matrix(from->weights, from->outputs, from->inputs, from->inputs,
-                                     64 * GROUPS / (GATE ? 2 : 1));
+    CUtensorMap weights =
+        map_matrix(from->weights, from->outputs, from->inputs, from->inputs, 64 * GROUPS / (GATE ? 2 : 1));
     CUtensorMap x = map_matrix(from->x, from->rows, from->inputs, from->stride, N);
     int units = call.tiles * call.splits, blocks = device_multiprocessors();
     CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS, GATE>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
