@@ -1,7 +1,7 @@
 /* Attention of sessions that bring one row each, as `auto` does, from the product of queries, keys and values on: heads
  * are normed and rotated here, the new key and value stored, and the committed ones, which the kernel before does not
- * touch, are fetched before that has ended. A block has one KV head of one row, and one split of its keys, the new one
- * a split of its own; the last block to arrive joins the splits in their order. */
+ * touch, are fetched before that has ended. A block has one KV head of one row, and one split of its keys; the last
+ * block to arrive joins the splits in their order. */
 #include "collect/engine/cuda/attention.cuh"
 #include "collect/engine/cuda/heads.cuh"
 
@@ -130,7 +130,7 @@ static __device__ __forceinline__ void take(struct running<D, GROUP> &running, c
         }
 }
 
-/* A warp's head: query heads first, then the new key and value, which their split makes and stores. */
+/* A warp's head: query heads first, then the new key and value, which split 0 makes and stores. */
 struct unit {
     int index;
     bool is_query, is_key, is_value;
@@ -188,13 +188,12 @@ static __global__ void __launch_bounds__(THREADS)
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP, group = heads.heads / heads.kv_heads;
     const struct attention_segment segment = call.segments[row];
     int seen = segment.base, tiles = (seen + TILE - 1) / TILE;
-    int splits = min(most_splits - 1, tiles) + 1, share = splits > 1 ? (tiles + splits - 2) / (splits - 1) * TILE : 0;
+    int splits = min(most_splits, max(tiles, 1)), share = (tiles + splits - 1) / splits * TILE;
     if (split >= splits) {
         wait_for_previous();
         return;
     }
-    bool is_new = split == splits - 1;
-    int from = is_new ? seen : min(split * share, seen), to = min(from + share, seen);
+    int from = min(split * share, seen), to = min(from + share, seen);
     size_t cache = ((size_t)segment.session * (size_t)heads.kv_heads + (size_t)kv_head) * (size_t)heads.capacity * D;
     const __nv_bfloat16 *keys = (const __nv_bfloat16 *)call.keys + cache;
     const __nv_bfloat16 *values = (const __nv_bfloat16 *)call.values + cache;
@@ -203,7 +202,7 @@ static __global__ void __launch_bounds__(THREADS)
     int first = from + warp * KEYS;
     if (first < to)
         fetch<D, GROUP>(turns[0], keys, values, first, to);
-    const struct unit unit = find_unit(heads, row, kv_head, is_new);
+    const struct unit unit = find_unit(heads, row, kv_head, split == 0);
     for (int i = (int)threadIdx.x; i < (GROUP - group) * D; i += THREADS)
         q[group + i / D][i % D] = 0;
     wait_for_previous();
@@ -232,7 +231,7 @@ static __global__ void __launch_bounds__(THREADS)
             fetch<D, GROUP>(turns[0], keys, values, first + 2 * TILE, to);
         take<D, GROUP>(running, turns[1], own, to - first - TILE);
     }
-    if (is_new && warp == 0) {
+    if (split == 0 && warp == WARPS - 1) { /* the new key */
 #pragma unroll
         for (int p = 0; p < V / 2; p++) {
             __nv_bfloat162 pair =
@@ -302,16 +301,18 @@ static __global__ void __launch_bounds__(THREADS)
     if (!last)
         return;
     __threadfence();
-    for (int unit = warp; unit < group * D / WARP; unit += WARPS) { /* 32 elements of a head; a lane looks at a split */
-        size_t head = (size_t)row * (size_t)heads.heads + (size_t)(kv_head * group + unit / (D / WARP));
-        const float *part = partial + head * ATTENTION_SPLITS * (D + 2), *own_part = part + lane * (D + 2);
-        int d = unit % (D / WARP) * WARP + lane;
-        float own_best = lane < splits ? __ldcg(&own_part[D]) : -INFINITY;
-        float factor = __expf(own_best - warp_largest(own_best));
-        float weights = warp_sum(lane < splits ? __ldcg(&own_part[D + 1]) * factor : 0), sum = 0;
-#pragma unroll 8
+    for (int i = (int)threadIdx.x; i < group * D; i += THREADS) {
+        int h = i / D, d = i % D;
+        size_t head = (size_t)row * (size_t)heads.heads + (size_t)(kv_head * group + h);
+        const float *part = partial + head * ATTENTION_SPLITS * (D + 2);
+        float highest = -INFINITY, weights = 0, sum = 0;
         for (int s = 0; s < splits; s++)
-            sum += __ldcg(&part[s * (D + 2) + d]) * __shfl_sync(ALL_LANES, factor, s);
+            highest = fmaxf(highest, __ldcg(&part[s * (D + 2) + D]));
+        for (int s = 0; s < splits; s++) {
+            float factor = __expf(__ldcg(&part[s * (D + 2) + D]) - highest);
+            weights += __ldcg(&part[s * (D + 2) + D + 1]) * factor;
+            sum += __ldcg(&part[s * (D + 2) + d]) * factor;
+        }
         store((__nv_bfloat16 *)call.attended + head * D + d, sum / weights);
     }
 }
@@ -326,7 +327,7 @@ template <int D, int GROUP>
 static void launch_rows(const struct heads_call *heads, const struct attention_call *call, cudaStream_t stream)
 {
     int splits = ATTENTION_BLOCKS / (heads->rows * heads->kv_heads);
-    splits = splits < 2 ? 2 : splits > ATTENTION_SPLITS ? ATTENTION_SPLITS : splits;
+    splits = splits < 1 ? 1 : splits > ATTENTION_SPLITS ? ATTENTION_SPLITS : splits;
     dim3 grid((unsigned)splits, (unsigned)heads->kv_heads, (unsigned)heads->rows);
     size_t shared = (size_t)WARPS * GROUP * D * sizeof(float);
     CUDA_CHECK(cudaFuncSetAttribute(attend_row<D, GROUP>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
