@@ -312,7 +312,8 @@ static void a_campaign_goes_on_with_the_next_arm(void **state)
     for (int i = 0; i < run.attempt_count; i++) {
         const struct judged *judged = &run.attempts[i];
         bool dead = judged->attempt.error_code && strcmp(judged->attempt.error_code, "SERVER_DIED") == 0;
-        assert_true(dead == (judged->attempt.arm.method == METHOD_LINEAR));
+        if (dead != (judged->attempt.arm.method == METHOD_LINEAR))
+            fail_msg("%s: %s: %s", judged->attempt.id, judged->attempt.error_code, judged->attempt.error_message);
         died += dead;
         valid += !run_is_all_void(judged);
         char *log =
