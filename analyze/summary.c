@@ -346,6 +346,7 @@ static json_t *make_summary(const struct comparisons *comparisons, const struct 
     json_set(summary, "runs", runs);
     json_set(summary, "machine", copy_or_null(json_object_get(header, "machine")));
     json_set(summary, "source", make_source(header));
+    json_set(summary, "gpus", summary_make_gpus(comparisons->cells->run));
     json_set(summary, "imports", summary_make_imports(comparisons->cells->run));
     json_set(summary, "plan", make_plan(comparisons->cells));
     json_set(summary, "method", make_method(plan));

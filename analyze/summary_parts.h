@@ -19,11 +19,12 @@ json_t *summary_make_verdicts(const struct comparisons *comparisons, const struc
 
 json_t *summary_make_best_budgets(const struct comparisons *comparisons, const struct comparisons *tuning);
 
-/* "scaling", "round_models", "drift", "telemetry". */
+/* "scaling", "round_models", "drift", "telemetry", "gpus". */
 json_t *summary_make_scaling(const struct cells *cells);
 json_t *summary_make_round_models(const struct cells *cells);
 json_t *summary_make_drift(const struct drift *drift);
 json_t *summary_make_telemetry(const struct run *run);
+json_t *summary_make_gpus(const struct run *run);
 
 /* Sets a cell's INTERVALs made of one number an attempt; `without` not NULL: those that are estimated a second time. */
 void summary_set_metrics(const struct cells *cells, const struct cell *cell, const struct suspects *without,

@@ -108,3 +108,69 @@ json_t *summary_make_telemetry(const struct run *run)
     free(read);
     return array;
 }
+
+/* --- what was set of them ----------------------------------------------------------------------------------------- */
+
+/* Clocks that were locked by another way than as application clocks, nothing tells but the readings. */
+static json_t *make_clocks(const json_t *gpu)
+{
+    const json_t *clock = json_object_get(gpu, "application_clock_mhz");
+    const json_t *usual = json_object_get(gpu, "default_application_clock_mhz");
+    if (!json_is_number(clock) || !json_is_number(usual))
+        return json_null();
+    return json_string(json_number_value(clock) == json_number_value(usual) ? "default" : "set");
+}
+
+/* A GPU of an attempt's header, without what tells it from others that are set alike. A new reference. */
+static json_t *make_settings(const json_t *gpu)
+{
+    json_t *settings = json_copy((json_t *)gpu);
+    json_object_del(settings, "device");
+    json_object_del(settings, "uuid");
+    json_set(settings, "clocks", make_clocks(gpu));
+    return settings;
+}
+
+static json_t *find_settings(json_t *entries, const json_t *settings)
+{
+    for (size_t i = 0; i < json_array_size(entries); i++)
+        if (json_equal(json_object_get(json_array_get(entries, i), "settings"), settings))
+            return json_array_get(entries, i);
+    json_t *entry = json_object();
+    json_set(entry, "settings", json_incref((json_t *)settings));
+    json_set(entry, "uuids", json_array());
+    json_set(entry, "attempts", json_integer(0));
+    json_append(entries, entry);
+    return entry;
+}
+
+static void add_gpus(json_t *entries, const json_t *gpus)
+{
+    json_t *seen = json_array();
+    for (size_t i = 0; i < json_array_size(gpus); i++) {
+        const json_t *gpu = json_array_get(gpus, i), *uuid = json_object_get(gpu, "uuid");
+        if (!json_is_object(gpu))
+            continue;
+        json_t *settings = make_settings(gpu), *entry = find_settings(entries, settings);
+        if (json_is_string(uuid))
+            summary_append_once(json_object_get(entry, "uuids"), 0, json_string_value(uuid));
+        bool known = false;
+        for (size_t j = 0; j < json_array_size(seen); j++)
+            known |= json_array_get(seen, j) == entry;
+        if (!known) {
+            json_append(seen, json_incref(entry));
+            json_set(entry, "attempts", json_integer(json_integer_value(json_object_get(entry, "attempts")) + 1));
+        }
+        json_decref(settings);
+    }
+    json_decref(seen);
+}
+
+json_t *summary_make_gpus(const struct run *run)
+{
+    json_t *entries = json_array();
+    for (int i = 0; i < run->attempt_count; i++)
+        if (!run_is_all_void(&run->attempts[i]))
+            add_gpus(entries, json_object_get(run->attempts[i].attempt.header, "gpus"));
+    return entries;
+}

@@ -207,6 +207,7 @@ struct summary {
     json_t *json;
     const char *name, *title, *program_name, *program_version;
     const json_t *machine, *source;
+    const json_t *gpus;    /* how they were set, or NULL */
     const json_t *imports; /* files of other tools, or NULL */
     int blocks, warmup, min_blocks;
     const json_t

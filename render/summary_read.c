@@ -188,6 +188,7 @@ static int read_document(const char *path, struct summary *summary, struct error
         {"machine", JSON_FIELD_OBJECT, &summary->machine, false, 0, 0},
         {"source", JSON_FIELD_OBJECT, &summary->source, false, 0, 0},
         {"imports", JSON_FIELD_ARRAY, &summary->imports, false, 0, 0},
+        {"gpus", JSON_FIELD_ARRAY, &summary->gpus, false, 0, 0},
         {"plan", JSON_FIELD_OBJECT, &plan, true, 0, 0},
         {"method", JSON_FIELD_OBJECT, &method, true, 0, 0},
         {"arms", JSON_FIELD_ARRAY, &arms, true, 0, 0},

@@ -227,6 +227,48 @@ static void add_imports(struct table *table, const json_t *imports)
     }
 }
 
+/* "application clock 1500 MHz, set (default 1980 MHz)"; what a GPU does not say is left out. free() it. */
+static char *describe_clocks(const json_t *settings)
+{
+    const json_t *clock = json_object_get(settings, "application_clock_mhz");
+    const json_t *usual = json_object_get(settings, "default_application_clock_mhz");
+    const char *clocks = json_string_value(json_object_get(settings, "clocks"));
+    if (!json_is_number(clock))
+        return xstrdup("clocks not told");
+    if (!clocks || !json_is_number(usual))
+        return xformat("application clock %.6g MHz", json_number_value(clock));
+    if (strcmp(clocks, "default") == 0)
+        return xformat("application clock %.6g MHz, the default", json_number_value(clock));
+    return xformat("application clock %.6g MHz, set (default %.6g MHz)", json_number_value(clock),
+                   json_number_value(usual));
+}
+
+/* Those that were set alike, a row; in how many attempts, for settings may change in the course of a run. */
+static void add_gpus(struct table *table, const json_t *gpus)
+{
+    size_t i;
+    const json_t *entry;
+    json_array_foreach(gpus, i, entry)
+    {
+        const json_t *settings = json_object_get(entry, "settings");
+        const json_t *limit = json_object_get(settings, "power_limit_w");
+        const json_t *persistence = json_object_get(settings, "persistence");
+        const char *name = json_string_value(json_object_get(settings, "name"));
+        const long long attempts = (long long)json_integer_value(json_object_get(entry, "attempts"));
+        char *clocks = describe_clocks(settings);
+        char *power = json_is_number(limit) ? xformat("; power limit %.6g W", json_number_value(limit)) : xstrdup("");
+        const char *mode = !json_is_boolean(persistence) ? ""
+                           : json_is_true(persistence)   ? "; persistence on"
+                                                         : "; persistence off";
+        char *text = xformat("%zu × %s in %lld attempt%s: %s%s%s", json_array_size(json_object_get(entry, "uuids")),
+                             name ? name : "GPU", attempts, attempts == 1 ? "" : "s", clocks, power, mode);
+        tables_add_fact(table, "GPU settings", text);
+        free(text);
+        free(power);
+        free(clocks);
+    }
+}
+
 void tables_fill_provenance(struct table *table, const struct summary *summary)
 {
     char *program = xformat("%s %s", summary->program_name ? summary->program_name : "",
@@ -237,6 +279,7 @@ void tables_fill_provenance(struct table *table, const struct summary *summary)
     for (int i = 0; i < summary->run_count; i++)
         add_run(table, &summary->runs[i]);
     add_imports(table, summary->imports);
+    add_gpus(table, summary->gpus);
     add_leaves(table, "machine", summary->machine, 0);
     add_leaves(table, "source", summary->source, 0);
     free(program);

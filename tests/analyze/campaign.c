@@ -145,6 +145,11 @@ static struct attempt_writer *open_writer(const struct campaign *campaign, const
     json_t *drafter = json_object_get(json_object_get(header, "source"), "drafter");
     if (attempt->drafter)
         json_set(drafter, "sha256", json_string(attempt->drafter));
+    if (attempt->gpu_clock_mhz)
+        json_set(header, "gpus",
+                 json_pack("[{s:i, s:s, s:s, s:i, s:i}]", "device", 0, "name", "NVIDIA H200", "uuid", "GPU-1",
+                           "application_clock_mhz", attempt->gpu_clock_mhz, "default_application_clock_mhz",
+                           attempt->gpu_usual_clock_mhz));
     if (attempt->started)
         json_set(header, "started", json_string(attempt->started));
     if (attempt->boot_id)

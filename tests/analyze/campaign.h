@@ -26,6 +26,7 @@ struct campaign_attempt {
     const char *cell_suffix, *compare_suffix; /* settings that differ make other hashes */
     const char *drafter;                      /* hash of its files */
     const char *cpu;                          /* the machine's; NULL: "a processor" */
+    int gpu_clock_mhz, gpu_usual_clock_mhz;   /* application clocks of its GPU and their default; 0: it has none */
     bool other_rounds;                        /* the rounds of each first prompt commit the same in another order */
     bool torn;                                /* no end line */
     int failed_prompt;                        /* of code, from 1 */

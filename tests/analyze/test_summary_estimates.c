@@ -315,6 +315,36 @@ static void test_too_few_requests_take_the_throughput_alone(void **state)
     campaign_close(&campaign);
 }
 
+/* --- settings ----------------------------------------------------------------------------------------------------- */
+
+/* Somebody locks the clock in the course of the run, as `nvidia-smi -ac` does. */
+static void test_gpu_settings_that_change_stand_apart(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}");
+    for (int block = 1; block <= 3; block++) {
+        const int clock = block < 3 ? 1980 : 1500;
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6, 4e6, .gpu_clock_mhz = clock,
+                                                           .gpu_usual_clock_mhz = 1980});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6, 1e6, .gpu_clock_mhz = clock,
+                                                           .gpu_usual_clock_mhz = 1980});
+    }
+    json_t *summary = check_build(&campaign);
+    const json_t *gpus = json_object_get(summary, "gpus");
+    assert_int_equal(json_array_size(gpus), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *gpu = json_array_get(gpus, i), *settings = json_object_get(gpu, "settings");
+        const bool set = json_integer_value(json_object_get(settings, "application_clock_mhz")) == 1500;
+        assert_string_equal(text_of(settings, "clocks"), set ? "set" : "default");
+        check_number(gpu, "attempts", set ? 2 : 4);
+        assert_int_equal(json_array_size(json_object_get(gpu, "uuids")), 1);
+        assert_null(json_object_get(settings, "uuid"));
+    }
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
 /* --- ranks -------------------------------------------------------------------------------------------------------- */
 
 static const json_t *find_scaling(const json_t *summary, const char *arm, const char *workload)
@@ -400,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_speedup_on_the_same_outputs),
         cmocka_unit_test(test_break_even_and_what_a_round_costs),
         cmocka_unit_test(test_too_few_requests_take_the_throughput_alone),
+        cmocka_unit_test(test_gpu_settings_that_change_stand_apart),
         cmocka_unit_test(test_scaling_is_paired_where_it_can_be),
         cmocka_unit_test(test_shared_devices_do_not_scale),
     };

@@ -125,6 +125,28 @@ static void test_provenance_has_every_leaf_and_short_hashes(void **state)
     free(table);
 }
 
+static void test_provenance_says_how_gpus_were_set(void **state)
+{
+    (void)state;
+    json_t *gpus = json_pack(
+        "[{s:{s:s, s:i, s:i, s:s, s:i, s:b}, s:[s, s], s:i}, {s:{s:s, s:i, s:i, s:s, s:b}, s:[s], s:i}, {s:{s:n}}]",
+        "settings", "name", "NVIDIA H200", "application_clock_mhz", 1980, "default_application_clock_mhz", 1980,
+        "clocks", "default", "power_limit_w", 700, "persistence", 1, "uuids", "GPU-1", "GPU-2", "attempts", 5,
+        "settings", "name", "NVIDIA H200", "application_clock_mhz", 1500, "default_application_clock_mhz", 1980,
+        "clocks", "set", "persistence", 0, "uuids", "GPU-1", "attempts", 1, "settings", "clocks");
+    assert_non_null(gpus);
+    summary.gpus = gpus;
+    char *table = make(tables_fill_provenance, "any", true);
+    assert_non_null(strstr(table, "2 × NVIDIA H200 in 5 attempts: application clock 1980 MHz, the default; power limit "
+                                  "700 W; persistence on"));
+    assert_non_null(strstr(
+        table, "1 × NVIDIA H200 in 1 attempt: application clock 1500 MHz, set (default 1980 MHz); persistence off"));
+    assert_non_null(strstr(table, "0 × GPU in 0 attempts: clocks not told"));
+    free(table);
+    summary.gpus = NULL;
+    json_decref(gpus);
+}
+
 static void test_workloads_say_their_context(void **state)
 {
     (void)state;
@@ -316,6 +338,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_every_block_is_listed_or_has_its_reason, begin, end),
         cmocka_unit_test_setup_teardown(test_exclusions_say_what_why_when_and_by_whom, begin, end),
         cmocka_unit_test_setup_teardown(test_provenance_has_every_leaf_and_short_hashes, begin, end),
+        cmocka_unit_test_setup_teardown(test_provenance_says_how_gpus_were_set, begin, end),
         cmocka_unit_test_setup_teardown(test_workloads_say_their_context, begin, end),
         cmocka_unit_test_setup_teardown(test_csv_has_the_numbers_that_are_printed, begin, end),
         cmocka_unit_test_setup_teardown(test_csv_quotes_what_would_split, begin, end),
