@@ -63,20 +63,35 @@ static int segment_shape(const struct stack *stack, int rows)
     return shape;
 }
 
-/* The bias of a segment's new rows: 0 where row i sees row j, -INFINITY where it does not; [count, count]. */
+/* Columns [first, end) hold a segment's new rows, both whole numbers of vectors. */
+struct columns {
+    int first, end;
+};
+
+static struct columns new_columns(const struct stack_segment *segment)
+{
+    int seen = segment->base + segment->count;
+    return (struct columns){segment->base / STACK_VECTOR * STACK_VECTOR,
+                            (seen + STACK_VECTOR - 1) / STACK_VECTOR * STACK_VECTOR};
+}
+
+/* The bias of a segment's new columns: 0 where row i sees the column, -INFINITY where it does not; [count, columns]. */
 static float *bias_at(const struct stack *stack, const struct stack_segment *segment)
 {
-    int most = stack->segment_shapes[stack->segment_shape_count - 1];
-    return stack->bias + (size_t)segment->session * (size_t)most * (size_t)most;
+    size_t most = (size_t)stack->segment_shapes[stack->segment_shape_count - 1];
+    return stack->bias + (size_t)segment->session * most * (most + 2 * STACK_VECTOR);
 }
 
 static void fill_bias(struct stack *stack, const struct stack_segment *segment)
 {
     float *bias = bias_at(stack, segment);
+    struct columns columns = new_columns(segment);
     for (int i = 0; i < segment->count; i++) {
         const uint64_t *visible = segment->visible + (size_t)i * (size_t)segment->words;
-        for (int j = 0; j < segment->count; j++)
-            *bias++ = visible[j / 64] >> (j % 64) & 1 ? 0 : -INFINITY;
+        for (int column = columns.first; column < columns.end; column++) {
+            int j = column - segment->base;
+            *bias++ = j < 0 || (j < segment->count && visible[j / 64] >> (j % 64) & 1) ? 0 : -INFINITY;
+        }
     }
 }
 
@@ -103,6 +118,7 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
     const struct attention_products *products =
         &stack->attention[segment_shape(stack, segment->count) * stack->column_steps + step];
     const float *bias = bias_at(stack, segment);
+    struct columns fresh = new_columns(segment);
     int window = model->windows ? model->windows[layer] : 0;
     size_t size = product_type_size(stack->type);
     store_heads(stack, layer, segment, kv_head, scratch->queries);
@@ -111,12 +127,12 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
     for (int i = 0; i < segment->count * group; i++) {
         float *scores = scratch->scores + (size_t)i * (size_t)columns;
         char *weights = (char *)scratch->weights + (size_t)i * (size_t)columns * size;
-        kernel_add(scores + segment->base, bias + (i / group) * segment->count, segment->count);
+        kernel_add(scores + fresh.first, bias + (i / group) * (fresh.end - fresh.first), fresh.end - fresh.first);
         if (window)
             hide_outside_window(stack, window, segment, i / group, scores);
-        scratch->sums[i] = kernel_weigh(scores, seen);
-        kernel_store(stack->type, scores, 1.0f, seen, weights);
-        memset(weights + (size_t)seen * size, 0, (size_t)(columns - seen) * size);
+        scratch->sums[i] = kernel_weigh(scores, fresh.end);
+        kernel_store(stack->type, scores, 1.0f, fresh.end, weights);
+        memset(weights + (size_t)fresh.end * size, 0, (size_t)(columns - fresh.end) * size);
     }
     small_product_apply(products->weighted, scratch->weights,
                         cache_at(stack, stack->values, layer, segment->session, kv_head, 0), scratch->output);

@@ -146,7 +146,7 @@ static void create_buffers(struct stack *stack)
     stack->partial = xaligned(rows * (size_t)model->hidden_size, sizeof(float));
     stack->product_input = xaligned(rows * (size_t)widest(model->hidden_size, stack->inner), size);
     size_t segment_rows = (size_t)stack->segment_shapes[stack->segment_shape_count - 1];
-    stack->bias = xaligned((size_t)stack->sessions * segment_rows * segment_rows, sizeof(float));
+    stack->bias = xaligned((size_t)stack->sessions * segment_rows * (segment_rows + 2 * STACK_VECTOR), sizeof(float));
     stack->attended = xaligned(rows * (size_t)attended, size);
 }
 

@@ -6,6 +6,7 @@
 #include "collect/engine/cpu/stack.h"
 
 #define STACK_COLUMN_STEP 64 /* attention's products are readied for lengths in these steps */
+#define STACK_VECTOR 16      /* and weighed in these: no row ends in single values */
 
 /* The products around attention, or around a recurrence. */
 struct layer {
@@ -57,7 +58,7 @@ struct stack {
     float *partial;      /* [rows, hidden_size]: this rank's share of a sum over ranks */
     float *fused;        /* in, gate_up or context products: [rows, widest] */
     char *product_input; /* [rows, widest] in the type */
-    float *bias;         /* [session][segment rows, segment rows] */
+    float *bias;         /* [session][segment rows, segment rows + 2 * STACK_VECTOR] */
     char *attended;      /* [rows, widest input of an `out`] in the type */
 };
 
