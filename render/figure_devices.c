@@ -68,7 +68,8 @@ static void make_y(const struct summary *summary, int quantity, double start, do
             high = fmax(high, fmax(reading->maximum, reading->mean));
         }
     }
-    axis_init(y, AXIS_LINEAR, low, high > low ? high : low + fmax(1, fabs(low) / 100), start, end, 4);
+    double margin = high > low ? (high - low) / 20 : fmax(1, fabs(low) / 100);
+    axis_init(y, AXIS_LINEAR, low - margin, high + margin, start, end, 4);
 }
 
 static void draw_readings(struct canvas *canvas, const struct summary *summary, int quantity, double unit,
