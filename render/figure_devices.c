@@ -43,10 +43,20 @@ static int count_bands(const struct sheet *sheet)
     return 0;
 }
 
-/* One colour for each device, none of a method's; further devices share the last. */
-static struct colour device_colour(int device)
+static int count_devices(const struct summary *summary)
 {
-    double part = (double)(device < DEVICES_MAXIMUM ? device : DEVICES_MAXIMUM - 1) / (DEVICES_MAXIMUM - 1);
+    int devices = 0;
+    for (int i = 0; i < summary->telemetry_count; i++)
+        if (summary->telemetry[i].device >= devices)
+            devices = summary->telemetry[i].device + 1;
+    return devices < DEVICES_MAXIMUM ? devices : DEVICES_MAXIMUM;
+}
+
+/* One colour for each of `devices` devices, as far apart as they can be, none of a method's; further devices share the
+ * last. */
+static struct colour device_colour(int device, int devices)
+{
+    double part = devices > 1 ? (double)(device < devices ? device : devices - 1) / (devices - 1) : 0;
     return colour_mixed((struct colour){0, .38, .28, 1}, (struct colour){.93, .68, .10, 1}, part);
 }
 
@@ -76,6 +86,7 @@ static void draw_readings(struct canvas *canvas, const struct summary *summary, 
                           const struct axis *x, const struct axis *y)
 {
     double size = summary->telemetry_count > 300 ? 1.2 : 2;
+    int devices = count_devices(summary);
     for (int i = 0; i < summary->telemetry_count; i++) {
         const struct device_readings *readings = &summary->telemetry[i];
         const struct reading *reading = reading_of(readings, quantity);
@@ -83,7 +94,7 @@ static void draw_readings(struct canvas *canvas, const struct summary *summary, 
             continue;
         double at = axis_position(x, readings->start_s / unit) + SHIFT * readings->device,
                mean = axis_position(y, reading->mean);
-        struct colour colour = device_colour(readings->device);
+        struct colour colour = device_colour(readings->device, devices);
         canvas_line(canvas, at, axis_position(y, reading->minimum), at, axis_position(y, reading->maximum), .5,
                     DASH_NONE, colour_faded(colour, .35));
         canvas_marker(canvas, MARKER_CIRCLE, at, mean, size, false, colour);
@@ -123,18 +134,16 @@ static double draw_legend(struct canvas *canvas, const struct sheet *sheet)
     static const char *const names[DEVICES_MAXIMUM] = {"device 0", "1", "2", "3", "4", "5", "6", "7"};
     const struct summary *summary = sheet->summary;
     struct parts_key keys[DEVICES_MAXIMUM + 2];
-    int count = 0, devices = 0;
-    bool slowdown = false, cap = false;
+    int count = 0, devices = count_devices(summary);
+    bool slowdown = false, cap = false, more = false;
     for (int i = 0; i < summary->telemetry_count; i++) {
-        int device = summary->telemetry[i].device;
-        devices = device >= devices ? device + 1 : devices;
+        more = more || summary->telemetry[i].device >= DEVICES_MAXIMUM;
         slowdown = slowdown || summary->telemetry[i].slowdown;
         cap = cap || summary->telemetry[i].power_cap;
     }
-    for (int i = 0; i < devices && i < DEVICES_MAXIMUM; i++)
-        keys[count++] =
-            (struct parts_key){i == DEVICES_MAXIMUM - 1 && devices > DEVICES_MAXIMUM ? "7 and more" : names[i],
-                               KEY_MARKER, MARKER_CIRCLE, device_colour(i)};
+    for (int i = 0; i < devices; i++)
+        keys[count++] = (struct parts_key){more && i == DEVICES_MAXIMUM - 1 ? "7 and more" : names[i], KEY_MARKER,
+                                           MARKER_CIRCLE, device_colour(i, devices)};
     if (slowdown)
         keys[count++] = (struct parts_key){"slowed down", KEY_MARKER, MARKER_TRIANGLE_DOWN, colour_black};
     if (cap)
