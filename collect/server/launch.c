@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { COMMAND_LIMIT_S = 900, PORT_SIZE = 8 };
+enum { PORT_FIRST = 20000, PORT_COUNT = 10000, PORTS_A_PROCESS = 16 }; /* what is free is looked for here */
 #define LOG_TAIL_BYTES ((off_t)64 << 10)
 #define LOG_LIMIT ((size_t)1 << 30)
 
@@ -123,16 +124,28 @@ static char *find_port(char *url)
     return colon ? colon + 1 : NULL;
 }
 
+static bool is_free(int port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool result = descriptor >= 0 && bind(descriptor, (const struct sockaddr *)&address, sizeof address) == 0;
+    if (descriptor >= 0)
+        close(descriptor);
+    return result;
+}
+
+/* Until the server takes the port, anybody may. Hence none of those that the system gives away, and each process tries
+ * others first. */
 static int find_free_port(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof address;
-    int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (descriptor < 0 || bind(descriptor, (struct sockaddr *)&address, size) ||
-        getsockname(descriptor, (struct sockaddr *)&address, &size))
-        die("no free port");
-    close(descriptor);
-    return ntohs(address.sin_port);
+    static unsigned next;
+    for (int i = 0; i < PORT_COUNT; i++) {
+        const int port = PORT_FIRST + (int)(((unsigned)getpid() * PORTS_A_PROCESS + next++) % PORT_COUNT);
+        if (is_free(port))
+            return port;
+    }
+    die("no free port from %d to %d", PORT_FIRST, PORT_FIRST + PORT_COUNT - 1);
 }
 
 char *launch_url(const struct plan_server *server, const struct arm *arm)
