@@ -253,15 +253,19 @@ static json_t *make_plan(const struct cells *cells)
     return object;
 }
 
+/* Of imports nothing was planned, and their tools counted. */
 static json_t *make_method(const struct plan *plan)
 {
+    const bool imported = plan->source == PLAN_SOURCE_IMPORT;
     json_t *object = json_object();
-    json_set(object, "interval", json_string("paired log-t"));
+    json_set(object, "interval", json_string(imported ? "Welch's, on logarithms" : "paired log-t"));
     json_set(object, "level", json_number(1 - plan->alpha));
-    json_set(object, "multiplicity", json_string("Bonferroni over the headline family; Holm p values"));
+    json_set(object, "multiplicity",
+             imported ? json_null() : json_string("Bonferroni over the headline family; Holm p values"));
     json_set(object, "tokens",
-             json_string("Where an output was cut at its limit, time and tokens count the last round whole; tokens "
-                         "behind an end token are not counted."));
+             json_string(imported ? "Tokens and rounds are those that the tools counted."
+                                  : "Where an output was cut at its limit, time and tokens count the last round whole; "
+                                    "tokens behind an end token are not counted."));
     return object;
 }
 

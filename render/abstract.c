@@ -163,14 +163,16 @@ static void put_excluded(FILE *out, const struct summary *summary)
     else
         fprintf(out, "Of \\Attempts{} attempts, \\AttemptsInvalid{} %s excluded, each by a written rule",
                 invalid == 1 ? "was" : "were");
-    fputs("; speedups of this machine, model and these prompts say nothing of others.\n", out);
+    fputs(summary_is_imported(summary) ? ".\n"
+                                       : "; speedups of this machine, model and these prompts say nothing of others.\n",
+          out);
 }
 
 void abstract_put(FILE *out, const struct summary *summary)
 {
     put_measured(out, summary);
     bool automatic = put_claims(out, summary, true), linear = put_claims(out, summary, false);
-    if (!automatic && !linear)
+    if (!automatic && !linear && !summary_is_imported(summary))
         fputs("The plan names no headline comparison.\n", out);
     if (!automatic || !linear)
         put_best(out, summary);

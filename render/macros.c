@@ -242,7 +242,7 @@ void macros_put(FILE *out, const struct summary *summary)
     put_text(out, "ProgramName", summary->program_name);
     put_text(out, "ProgramVersion", summary->program_version);
     put_text(out, "IntervalKind", summary->interval_kind);
-    put_text(out, "Multiplicity", summary->multiplicity);
+    put_text(out, "Multiplicity", summary->multiplicity ? summary->multiplicity : "");
     put_text(out, "TokensCounted", summary->tokens_counted ? summary->tokens_counted : "");
     fprintf(out, "\\newcommand{\\IntervalLevel}{%.4g}\n", 100 * summary->level);
     fprintf(out, "\\newcommand{\\FamilyAlpha}{%.4g}\n", summary->alpha);

@@ -106,7 +106,8 @@ void tables_fill_aggregate(struct table *table, const struct summary *summary)
 
 void tables_fill_family(struct table *table, const struct summary *summary)
 {
-    table->empty = xstrdup("The plan names no headline comparison.");
+    table->empty = xstrdup(summary_is_imported(summary) ? "No comparison was fixed before the results were known."
+                                                        : "The plan names no headline comparison.");
     table->stub = 2;
     table_add_column(table, COLUMN_TEXT, "comparison", "comparison");
     table_add_column(table, COLUMN_TEXT, "workload", "workload");

@@ -56,6 +56,21 @@ static bool has_mark(const json_t *comparison, const char *rule)
     return false;
 }
 
+/* What holds of a plan's blocks alone is not said of files. */
+static void check_method(const char *text)
+{
+    static const char *const measured[] = {"paired log-t",         "Bonferroni",   "shuffled",
+                                           "the last round whole", "this machine", "headline comparison"};
+    const char *method = strstr(text, "Many comparisons.");
+    assert_non_null(strstr(text, "Welch"));
+    assert_non_null(strstr(text, "those that the tools counted"));
+    assert_non_null(method);
+    assert_non_null(strstr(method, "no comparison was fixed"));
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
+        if (strstr(text, measured[i]))
+            fail_msg("the report of imports speaks of \"%s\"", measured[i]);
+}
+
 /* JetSpec's requests can be held against each other: 100 ms a token over 550 / 13; that one of two outputs differs
  * shows. Of Lucebox there are only sums: 1000 / 18 ms over 50, and no pair. */
 static void imports_become_a_report(void **state)
@@ -85,6 +100,7 @@ static void imports_become_a_report(void **state)
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         if (!strstr(text, expected[i]))
             fail_msg("the report does not say %s: %s", expected[i], text);
+    check_method(text);
     free(text);
 }
 
