@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void add_divergence(const struct divergence *divergence, const struct rule_regret_limits *limits,
                            const char *workload, struct verdicts *verdicts)
@@ -41,6 +42,28 @@ void rule_unpaired_import(const struct attempt *attempt, const struct attempt *b
         verdicts_add(verdicts, RULE_UNPAIRED_IMPORT, RULE_SUSPECT, NULL, NAN, NAN,
                      "unpaired, imported: nothing shows that %s and %s were measured in one session", attempt->id,
                      baseline->id);
+}
+
+static const char *say_of_server(const struct attempt *attempt, const char *key)
+{
+    return json_string_value(json_object_get(json_object_get(attempt->header, "server"), key));
+}
+
+/* Methods may need builds of their own, so the number stays. */
+void rule_mixed_servers(const struct attempt *attempt, const struct attempt *baseline, double threshold,
+                        struct verdicts *verdicts)
+{
+    (void)threshold;
+    static const char *const keys[] = {"version", "model"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *own = say_of_server(attempt, keys[i]), *other = say_of_server(baseline, keys[i]);
+        if (own && other && strcmp(own, other) != 0) {
+            verdicts_add(verdicts, RULE_MIXED_SERVERS, RULE_SUSPECT, NULL, NAN, NAN,
+                         "the server's %s is \"%.80s\" in %s, \"%.80s\" in %s", keys[i], own, attempt->id, other,
+                         baseline->id);
+            return;
+        }
+    }
 }
 
 void rule_output_diverges(const struct attempt *attempt, const struct attempt *baseline, double threshold,

@@ -34,7 +34,7 @@ void rule_stated_rate(const struct attempt *attempt, struct verdicts *verdicts);
 void rule_stated_short(const struct attempt *attempt, double threshold, struct verdicts *verdicts);
 
 /* rule_pair.c: an attempt beside its baseline */
-rule_judge_beside rule_output_diverges, rule_unpaired_import;
+rule_judge_beside rule_output_diverges, rule_unpaired_import, rule_mixed_servers;
 
 /* --- what they look at: rule_parts.c ------------------------------------------------------------------------------ */
 

@@ -126,6 +126,10 @@ const struct rule rule_table[RULE_COUNT] = {
                               "Unpaired, imported: nothing shows that arm and baseline were measured side by side, so "
                               "that there is no paired interval; without their requests there is no pair at all.",
                               NULL, rule_unpaired_import},
+    [RULE_MIXED_SERVERS] = {"MIXED_SERVERS", 1, RULE_PAIR, RULE_VOIDS_SPEEDUP, RULE_SUSPECT, NAN, 0,
+                            "Arm and baseline were served by different versions of a server, or under different names "
+                            "of a model: the speedup is also what differs between those.",
+                            NULL, rule_mixed_servers},
     [RULE_WITHDRAWN] = {"WITHDRAWN", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
                         "A person withdrew the attempt, for the reason given.", NULL, NULL},
     [RULE_TAMPERED] = {"TAMPERED", 1, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
