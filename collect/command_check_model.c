@@ -52,8 +52,10 @@ static int find_published(const struct model *target)
 
 /* --- prompts ---------------------------------------------------------------------------------------------------- */
 
-static int read_prompts(const struct check *check, struct prompts *prompts, struct error *error)
+static int read_prompts(const struct check *check, const struct engine *engine, struct prompts *prompts,
+                        struct error *error)
 {
+    struct chat_style style = {0};
     *prompts = (struct prompts){.format = "plain"};
     if (check->prompts) {
         if (prompt_read_file(check->prompts, prompts, error))
@@ -64,8 +66,10 @@ static int read_prompts(const struct check *check, struct prompts *prompts, stru
         for (int i = 0; i < prompts->count; i++)
             prompts->items[i] = (struct prompt){xstrdup(own_prompts[i].id), xstrdup(own_prompts[i].text), NULL, 0};
     }
-    return prompt_apply(prompts, check->template, check->chat, check->prompts ? check->prompts : "the built-in prompts",
-                        error);
+    if (check->chat != PROMPT_CHAT_NONE && engine_chat_style(engine, &style, error))
+        return -1;
+    return prompt_apply(prompts, check->template, check->chat, &style,
+                        check->prompts ? check->prompts : "the built-in prompts", error);
 }
 
 /* Encodes the first prompts into inputs[count]; *longest: positions that the longest needs with its output. */
@@ -170,12 +174,12 @@ static int run_arms(struct engine *engine, const struct model *drafter, const st
 
 static int run_drafter(const struct check *check, const struct model *drafter, int hint, struct error *error)
 {
-    struct prompts prompts;
+    struct prompts prompts = {0};
     struct input *inputs = NULL;
     struct engine *engine = NULL;
     int count = 0, longest, result = -1;
-    if (read_prompts(check, &prompts, error) ||
-        !(engine = engine_open(check->target, check->drafter, check->dtype, "auto", error)))
+    if (!(engine = engine_open(check->target, check->drafter, check->dtype, "auto", error)) ||
+        read_prompts(check, engine, &prompts, error))
         goto out;
     count = prompts.count < check->count ? prompts.count : check->count;
     inputs = xcalloc((size_t)count, sizeof *inputs);

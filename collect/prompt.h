@@ -8,6 +8,7 @@
 #define COLLECT_PROMPT_H
 
 #include "collect/base/error.h"
+#include "collect/engine/chat.h"
 
 #include <jansson.h>
 
@@ -49,9 +50,9 @@ enum prompt_chat { PROMPT_CHAT_NONE, PROMPT_CHAT_THINKING, PROMPT_CHAT_NO_THINKI
 extern const char *const prompt_chat_names[PROMPT_CHAT_COUNT];
 
 /* Replaces each text by what the model is given. -1 where the template is made for files of another format, or where
- * chats are to be given as plain text. `path` is for messages. */
-int prompt_apply(struct prompts *prompts, enum prompt_template template, enum prompt_chat chat, const char *path,
-                 struct error *error);
+ * chats are to be given as plain text. `style` is the model's, `path` is for messages. */
+int prompt_apply(struct prompts *prompts, enum prompt_template template, enum prompt_chat chat,
+                 const struct chat_style *style, const char *path, struct error *error);
 
 /* What prompts are filled up from: a prompt file's texts (.jsonl), or any other file whole. free() it. NULL and a
  * message where it cannot be read, is no UTF-8 or is blank. */

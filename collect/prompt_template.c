@@ -1,7 +1,5 @@
 #include "collect/prompt.h"
 
-#include "collect/engine/chat.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +44,7 @@ static enum chat_role find_role(const char *name)
     return strcmp(name, "system") == 0 ? CHAT_SYSTEM : strcmp(name, "user") == 0 ? CHAT_USER : CHAT_ASSISTANT;
 }
 
-static char *format_messages(const json_t *list, bool thinking, size_t *fill_at)
+static char *format_messages(const json_t *list, bool thinking, const struct chat_style *style, size_t *fill_at)
 {
     size_t index, count = json_array_size(list);
     struct chat_message *messages = xcalloc(count, sizeof *messages);
@@ -54,27 +52,29 @@ static char *format_messages(const json_t *list, bool thinking, size_t *fill_at)
     json_array_foreach((json_t *)list, index, message) messages[index] =
         (struct chat_message){find_role(json_string_value(json_object_get(message, "role"))),
                               json_string_value(json_object_get(message, "content"))};
-    char *text = chat_format(messages, (int)count, thinking, fill_at);
+    char *text = chat_format(messages, (int)count, thinking, style, fill_at);
     free(messages);
     return text;
 }
 
-static void apply(struct prompt *prompt, enum prompt_template template, enum prompt_chat chat)
+static void apply(struct prompt *prompt, enum prompt_template template, enum prompt_chat chat,
+                  const struct chat_style *style)
 {
     char *body = xformat("%s%s%s", templates[template].before, prompt->text, templates[template].after), *text = body;
     bool thinking = chat == PROMPT_CHAT_THINKING;
     prompt->fill_at = 0;
     if (chat != PROMPT_CHAT_NONE)
-        text = prompt->messages ? format_messages(prompt->messages, thinking, &prompt->fill_at)
-                                : chat_format(&(struct chat_message){CHAT_USER, body}, 1, thinking, &prompt->fill_at);
+        text = prompt->messages
+                   ? format_messages(prompt->messages, thinking, style, &prompt->fill_at)
+                   : chat_format(&(struct chat_message){CHAT_USER, body}, 1, thinking, style, &prompt->fill_at);
     if (text != body)
         free(body);
     free(prompt->text);
     prompt->text = text;
 }
 
-int prompt_apply(struct prompts *prompts, enum prompt_template template, enum prompt_chat chat, const char *path,
-                 struct error *error)
+int prompt_apply(struct prompts *prompts, enum prompt_template template, enum prompt_chat chat,
+                 const struct chat_style *style, const char *path, struct error *error)
 {
     const char *name = prompt_template_names[template];
     if (!suits(template, prompts->format))
@@ -83,7 +83,7 @@ int prompt_apply(struct prompts *prompts, enum prompt_template template, enum pr
     for (int i = 0; i < prompts->count; i++) {
         if (prompts->items[i].messages && chat == PROMPT_CHAT_NONE)
             return fail(error, "%s: these are chats; say \"chat\": \"thinking\" or \"no-thinking\"", path);
-        apply(&prompts->items[i], template, chat);
+        apply(&prompts->items[i], template, chat, style);
     }
     return 0;
 }

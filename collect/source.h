@@ -47,6 +47,10 @@ struct source_class {
     char *(*fill)(struct source *source, const char *text, size_t at, const char *corpus, int tokens,
                   struct error *error);
 
+    /* How the model's template puts chats. A source that does not see the model's files lacks the operation: then as
+     * Qwen3's does. */
+    int (*chat_style)(struct source *source, struct chat_style *style, struct error *error);
+
     /* Before describe: the folder of the run, which need not be there yet; what the source chooses once for a run is
      * kept there. A source that chooses nothing lacks the operation. */
     int (*keep)(struct source *source, const char *folder, struct error *error);

@@ -70,7 +70,11 @@ static int select_prompts(const struct subject *subject, const struct plan_workl
         return fail(error, "%s: one prompt, which \"tuning\" cannot halve; add prompts", workload->prompts);
     if (subject->plan->tuning_blocks)
         used = halve(subject, workload, prompts, used);
-    if (prompt_apply(prompts, workload->template, workload->chat, workload->prompts, error) ||
+    struct chat_style style = {0};
+    if (workload->chat != PROMPT_CHAT_NONE && subject->source->class->chat_style &&
+        subject->source->class->chat_style(subject->source, &style, error))
+        return -1;
+    if (prompt_apply(prompts, workload->template, workload->chat, &style, workload->prompts, error) ||
         (workload->context_tokens && fill_prompts(workload, subject->source, prompts, used, error)))
         return -1;
     return used;

@@ -27,7 +27,17 @@ static const char *skip_thoughts(const char *content)
     return answer == content ? content : answer + strspn(answer, "\n");
 }
 
-char *chat_format(const struct chat_message *messages, int count, bool thinking, size_t *user_at)
+static void put_content(FILE *stream, const char *content, bool trims)
+{
+    static const char white[] = " \t\n\v\f\r";
+    size_t length = strlen(content), skipped = trims ? strspn(content, white) : 0;
+    while (trims && length > skipped && strchr(white, content[length - 1]))
+        length--;
+    fwrite(content + skipped, 1, length - skipped, stream);
+}
+
+char *chat_format(const struct chat_message *messages, int count, bool thinking, const struct chat_style *style,
+                  size_t *user_at)
 {
     char *text = NULL;
     size_t size;
@@ -42,9 +52,11 @@ char *chat_format(const struct chat_message *messages, int count, bool thinking,
         if (user_at && messages[i].role == CHAT_USER && !met_user)
             *user_at = (size_t)ftell(stream);
         met_user |= messages[i].role == CHAT_USER;
-        fprintf(stream, "%s<|im_end|>\n", past ? skip_thoughts(messages[i].content) : messages[i].content);
+        put_content(stream, past ? skip_thoughts(messages[i].content) : messages[i].content, style->trims);
+        fputs("<|im_end|>\n", stream);
     }
-    fprintf(stream, "<|im_start|>assistant\n%s", thinking ? "" : "<think>\n\n</think>\n\n");
+    fputs("<|im_start|>assistant\n", stream);
+    fputs(!thinking ? "<think>\n\n</think>\n\n" : style->opens_thoughts ? "<think>\n" : "", stream);
     if (fclose(stream))
         die("out of memory: a chat of %d messages", count);
     return text;

@@ -129,6 +129,11 @@ char *engine_fill(const struct engine *engine, const char *text, size_t at, cons
     return fill_text(engine->tokenizer, text, at, corpus, tokens, error);
 }
 
+int engine_chat_style(const struct engine *engine, struct chat_style *style, struct error *error)
+{
+    return chat_read_style(engine->target->folder, engine->target->recurrent_count > 0, style, error);
+}
+
 int engine_position_limit(const struct engine *engine)
 {
     return engine->target->position_limit;

@@ -4,6 +4,7 @@
 #define COLLECT_ENGINE_ENGINE_H
 
 #include "collect/base/error.h"
+#include "collect/engine/chat.h"
 #include "collect/engine/sample.h"
 #include "collect/record/attempt.h"
 
@@ -30,6 +31,9 @@ int engine_encode(const struct engine *engine, const char *text, int **ids, stru
  * source_class. free() it; NULL and a message where that cannot be. */
 char *engine_fill(const struct engine *engine, const char *text, size_t at, const char *corpus, int tokens,
                   struct error *error);
+
+/* How the target's template puts chats. */
+int engine_chat_style(const struct engine *engine, struct chat_style *style, struct error *error);
 
 /* The target's max_position_embeddings. */
 int engine_position_limit(const struct engine *engine);

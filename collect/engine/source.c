@@ -41,6 +41,11 @@ static char *fill(struct source *source, const char *text, size_t at, const char
     return engine_fill(((struct engine_source *)source)->engine, text, at, corpus, tokens, error);
 }
 
+static int chat_style(struct source *source, struct chat_style *style, struct error *error)
+{
+    return engine_chat_style(((struct engine_source *)source)->engine, style, error);
+}
+
 static json_t *describe(struct source *source, const struct arm *arm)
 {
     struct error error = {0};
@@ -169,6 +174,7 @@ static const struct source_class engine_source_class = {
     .kind = "engine",
     .check_request = check_request,
     .fill = fill,
+    .chat_style = chat_style,
     .keep = keep,
     .describe = describe,
     .load = load,

@@ -28,7 +28,7 @@ static int apply(const char *line, enum prompt_template template, enum prompt_ch
     char *folder = fixture_make_folder(), *path = file_join(folder, "p.jsonl");
     fixture_write(path, line, strlen(line));
     assert_int_equal(prompt_read_file(path, prompts, error), 0);
-    int result = prompt_apply(prompts, template, chat, "p.jsonl", error);
+    int result = prompt_apply(prompts, template, chat, &(struct chat_style){0}, "p.jsonl", error);
     free(path);
     fixture_remove_folder(folder);
     return result;

@@ -23,7 +23,8 @@ static void apply(struct prompts *prompts, size_t size)
     struct error error = {0};
     enum prompt_template template = (enum prompt_template)(size % PROMPT_TEMPLATE_COUNT);
     enum prompt_chat chat = (enum prompt_chat)(size / PROMPT_TEMPLATE_COUNT % PROMPT_CHAT_COUNT);
-    bool applied = prompt_apply(prompts, template, chat, "x", &error) == 0;
+    const struct chat_style style = {size & 1, size & 2};
+    bool applied = prompt_apply(prompts, template, chat, &style, "x", &error) == 0;
     fuzz_check_answer(applied, &error);
     for (int i = 0; i < prompts->count; i++)
         fuzz_require(prompts->items[i].fill_at <= strlen(prompts->items[i].text), "filler goes into the text");
