@@ -21,8 +21,9 @@ static int check(const struct revision *revision, const struct judged **found, i
     return 0;
 }
 
-static int withdraw(struct revision *revision, char **names, int count, const char *reason, struct error *error)
+static int withdraw(struct revision *revision, char **names, int count, const void *context, struct error *error)
 {
+    const char *reason = context;
     const struct judged **found = xcalloc((size_t)count, sizeof *found);
     int result = revision_find(revision, names, count, found, error);
     if (!result)
@@ -51,8 +52,6 @@ int command_invalidate(int argc, char **argv)
         "Withdraws attempts such as tp1-b8/3-1 (arm, block, try) of the run DIR/NAME: no number is made of them, the\n"
         "report lists them, and `collect run` measures them again. `collect reinstate` undoes it.",
         entries, 2, -1};
-    struct revision revision;
-    struct error error = {0};
     int count;
     enum option_result parsed = option_parse(&command, argc, argv, &count);
     if (parsed != OPTION_RUN)
@@ -61,12 +60,5 @@ int command_invalidate(int argc, char **argv)
         fprintf(stderr, "--reason is empty; say why the attempts are withdrawn\n");
         return EXIT_CODE_USAGE;
     }
-    int result = revision_open(runs, argv[0], &revision, &error);
-    if (!result) {
-        result = withdraw(&revision, argv + 1, count - 1, reason, &error);
-        revision_close(&revision);
-    }
-    if (result)
-        fprintf(stderr, "%s\n", error.message);
-    return result ? EXIT_CODE_FAILURE : EXIT_CODE_OK;
+    return revision_make(runs, argv, count, withdraw, reason);
 }

@@ -114,8 +114,9 @@ static int finish_former(const struct run *run, struct error *error)
 /* --- the command ----------------------------------------------------------------------------------------------------
  */
 
-static int purge_run(struct revision *revision, char **names, int count, bool yes, struct error *error)
+static int purge_run(struct revision *revision, char **names, int count, const void *context, struct error *error)
 {
+    const bool yes = *(const bool *)context;
     const struct run *run = &revision->run;
     struct selection selection = {.attempts = xcalloc((size_t)(run->attempt_count + count), sizeof(struct judged *))};
     int result = finish_former(run, error);
@@ -155,19 +156,9 @@ int command_purge(int argc, char **argv)
         "goes,\n"
         "and asks. Ledger and report keep what was invalid and why; `collect run` may measure those cells again.",
         entries, 1, -1};
-    struct revision revision;
-    struct error error = {0};
     int count;
     enum option_result parsed = option_parse(&command, argc, argv, &count);
     if (parsed != OPTION_RUN)
         return parsed == OPTION_WRONG ? EXIT_CODE_USAGE : EXIT_CODE_OK;
-    int result = revision_open(runs, argv[0], &revision, &error);
-    if (!result) {
-        result = purge_run(&revision, argv + 1, count - 1, yes, &error);
-        revision_close(&revision);
-    }
-    fflush(stdout);
-    if (result)
-        fprintf(stderr, "%s\n", error.message);
-    return result ? EXIT_CODE_FAILURE : EXIT_CODE_OK;
+    return revision_make(runs, argv, count, purge_run, &yes);
 }

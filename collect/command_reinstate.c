@@ -16,8 +16,9 @@ static int check(const struct revision *revision, const struct judged **found, i
     return 0;
 }
 
-static int reinstate(struct revision *revision, char **names, int count, struct error *error)
+static int reinstate(struct revision *revision, char **names, int count, const void *context, struct error *error)
 {
+    (void)context;
     const struct judged **found = xcalloc((size_t)count, sizeof *found);
     int result = revision_find(revision, names, count, found, error);
     if (!result)
@@ -43,18 +44,9 @@ int command_reinstate(int argc, char **argv)
                                            "ledger and report keep both. What a\n"
                                            "rule finds invalid stays invalid.",
                                            entries, 2, -1};
-    struct revision revision;
-    struct error error = {0};
     int count;
     enum option_result parsed = option_parse(&command, argc, argv, &count);
     if (parsed != OPTION_RUN)
         return parsed == OPTION_WRONG ? EXIT_CODE_USAGE : EXIT_CODE_OK;
-    int result = revision_open(runs, argv[0], &revision, &error);
-    if (!result) {
-        result = reinstate(&revision, argv + 1, count - 1, &error);
-        revision_close(&revision);
-    }
-    if (result)
-        fprintf(stderr, "%s\n", error.message);
-    return result ? EXIT_CODE_FAILURE : EXIT_CODE_OK;
+    return revision_make(runs, argv, count, reinstate, NULL);
 }

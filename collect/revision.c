@@ -3,10 +3,19 @@
 #include "collect/base/json.h"
 #include "collect/plan_store.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int revision_open(const char *runs, const char *name, struct revision *revision, struct error *error)
+static void close_run(struct revision *revision)
+{
+    run_free(&revision->run);
+    ledger_close(&revision->ledger);
+    plan_free(&revision->plan);
+    free(revision->folder);
+}
+
+static int open_run(const char *runs, const char *name, struct revision *revision, struct error *error)
 {
     *revision = (struct revision){
         .folder = file_join(runs, name), .ledger = {.descriptor = -1}, .run = {.ledger = {.descriptor = -1}}};
@@ -18,18 +27,21 @@ int revision_open(const char *runs, const char *name, struct revision *revision,
              ledger_open(revision->folder, &revision->ledger, error) == 0)
         result = run_read(revision->folder, &revision->plan.rules, &revision->run, error);
     free(plan_path);
-    if (result)
-        revision_close(revision);
     return result;
 }
 
-void revision_close(struct revision *revision)
+int revision_make(const char *runs, char **arguments, int count, revise *what, const void *context)
 {
-    run_free(&revision->run);
-    ledger_close(&revision->ledger);
-    plan_free(&revision->plan);
-    free(revision->folder);
-    *revision = (struct revision){0};
+    struct revision revision;
+    struct error error = {0};
+    int result = open_run(runs, arguments[0], &revision, &error);
+    if (!result)
+        result = what(&revision, arguments + 1, count - 1, context, &error);
+    close_run(&revision);
+    fflush(stdout);
+    if (result)
+        fprintf(stderr, "%s\n", error.message);
+    return result ? EXIT_CODE_FAILURE : EXIT_CODE_OK;
 }
 
 /* Whether a run's name stands before the place, and it is another's. */

@@ -14,9 +14,12 @@ struct revision {
     struct run run;
 };
 
-/* Opens the run RUNS/NAME. */
-int revision_open(const char *runs, const char *name, struct revision *revision, struct error *error);
-void revision_close(struct revision *revision);
+/* What is done to the attempts called names[count]. */
+typedef int revise(struct revision *revision, char **names, int count, const void *context, struct error *error);
+
+/* Opens the run RUNS/NAME, whose name is arguments[0], for `what` with the other arguments[count - 1]. Prints what went
+ * wrong; answers the exit code. */
+int revision_make(const char *runs, char **arguments, int count, revise *what, const void *context);
 
 /* The attempts that are meant by `names` ("demo/tp1-b8/3-1" or "tp1-b8/3-1"), in found[count]. -1 where the run has no
  * such attempt, or one is named twice. */
