@@ -3,6 +3,7 @@
 #include "collect/engine/loading.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef CLEANSLATE_CUDA
@@ -62,4 +63,15 @@ struct backend *backend_open(const struct backend_class *class, const struct bac
     struct backend *backend = class->open(options, error);
     loading_end();
     return backend;
+}
+
+json_t *backend_devices(const char *device, int ranks)
+{
+    const char *at = strchr(device, ':');
+    if (!at)
+        return NULL;
+    json_t *devices = json_array();
+    for (int rank = 0; at && rank < ranks; rank++, at = strchr(at, ','))
+        json_array_append_new(devices, json_integer(strtol(++at, NULL, 10)));
+    return devices;
 }

@@ -163,4 +163,8 @@ struct backend *backend_open(const struct backend_class *class, const struct bac
  * cannot be, "auto" says why on stderr. */
 const struct backend_class *backend_find(const char *device, struct error *error);
 
+/* The GPUs that a device such as "cuda:0,0,1" names for the first `ranks` ranks: a new array of numbers, or NULL where
+ * it names none. */
+json_t *backend_devices(const char *device, int ranks);
+
 #endif

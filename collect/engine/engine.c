@@ -160,6 +160,9 @@ json_t *engine_describe(const struct engine *engine, const struct arm *arm, stru
     json_set(description, "kind", json_string("engine"));
     json_set(description, "dtype", json_string(engine->dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32"));
     json_set(description, "target", target);
+    json_t *devices = arm ? backend_devices(engine->device, arm->tensor_parallel) : NULL;
+    if (devices)
+        json_set(description, "devices", devices);
     if (engine->algorithms)
         json_set(description, "algorithms", json_text(algorithms_id(engine->algorithms)));
     if (drafts)

@@ -49,9 +49,25 @@ static void recurrent_layers_need_a_backend_that_has_them(void **state)
     model_close(hybrid);
 }
 
+static void a_device_names_the_ranks_gpus(void **state)
+{
+    (void)state;
+    json_t *devices = backend_devices("cuda:0,0,12", 3), *fewer = backend_devices("cuda:3,1", 1);
+    assert_int_equal(json_array_size(devices), 3);
+    assert_int_equal(json_integer_value(json_array_get(devices, 1)), 0);
+    assert_int_equal(json_integer_value(json_array_get(devices, 2)), 12);
+    assert_int_equal(json_array_size(fewer), 1);
+    assert_int_equal(json_integer_value(json_array_get(fewer, 0)), 3);
+    assert_null(backend_devices("cuda", 4));
+    assert_null(backend_devices("cpu", 2));
+    json_decref(devices);
+    json_decref(fewer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_names_the_ranks_gpus),
         cmocka_unit_test(the_cpu_is_always_there),
         cmocka_unit_test(auto_is_cuda_where_it_can_be_used_and_else_the_cpu),
         cmocka_unit_test(recurrent_layers_need_a_backend_that_has_them),

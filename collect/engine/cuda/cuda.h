@@ -169,10 +169,30 @@ static inline bool cuda_select(const struct gpu *gpu)
     return true;
 }
 
+static inline int layers_head_width(const struct layers *layers)
+{
+    return layers->heads * layers->model->head_size;
+}
+
+static inline int layers_kv_width(const struct layers *layers)
+{
+    return layers->kv_heads * layers->model->head_size;
+}
+
 struct backend *cuda_open(const struct backend_options *options, struct error *error);
 void cuda_close(struct backend *backend);
 json_t *cuda_describe(const struct backend *backend);
 json_t *cuda_describe_device(enum engine_dtype dtype);
+
+/* --- load.c ----------------------------------------------------------------------------------------------------- */
+
+void load_weights(struct cuda *cuda, struct gpu *gpu);
+void load_rotation(const struct cuda *cuda, const struct gpu *gpu, bool drafter);
+
+/* --- ready.c ---------------------------------------------------------------------------------------------------- */
+
+/* Makes the rank's products, once its weights are there. */
+void ready_products(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank);
 
 /* --- rates.c ---------------------------------------------------------------------------------------------------- */
 
@@ -199,8 +219,39 @@ void cuda_wait(const struct cuda *cuda);
 /* Waits for what was queued, and forgets what ran ahead. */
 void cuda_settle(struct cuda *cuda);
 
+void cuda_wait_for(const struct cuda *cuda, cudaEvent_t event);
+
+/* --- calls.c ---------------------------------------------------------------------------------------------------- */
+
 /* Queues a call, from the batch's copy on: what is captured. */
-void cuda_queue_call(struct cuda *cuda, enum call call);
+void calls_queue(struct cuda *cuda, enum call call);
+
+/* Queues the segments' rows through the target: a prompt's piece, or what no graph has the shape of. */
+void calls_run_target(struct cuda *cuda, const struct segment *segments, int count);
+
+/* The choices of the batch's rows [first, first + count) into choices[0, count): queued; or, where top-k or top-p limit
+ * some session's vocabulary, made on the host. */
+void calls_choose(struct cuda *cuda, const struct segment *segments, int segment_count, int first, int count);
+bool calls_are_limited(const struct cuda *cuda, const struct segment *segments, int count);
+
+/* Columns of a rank's slice of the vocabulary that may be chosen. */
+int calls_columns(const struct cuda *cuda, const struct rank *rank);
+
+/* Queues the copy of row `at` of the logits, all slices, to out[vocabulary_size] on the host. */
+void calls_read_logits(struct cuda *cuda, int at, float *out);
+
+/* --- ahead.c ---------------------------------------------------------------------------------------------------- */
+
+/* One step of segments of one row each; the step after it is queued as well, where there is room. */
+void ahead_step(struct cuda *cuda, const struct segment *segments, int count, struct choice *chosen);
+
+/* What runs ahead is not wanted: the next batch is made anew. */
+void ahead_drop(struct cuda *cuda);
+
+/* --- inspect.c -------------------------------------------------------------------------------------------------- */
+
+void cuda_inspect(struct backend *backend, enum inspect_what what, int first, int count, float *out);
+void cuda_run_products(struct backend *backend, enum backend_step step, int rows, int committed);
 
 /* --- memory.c --------------------------------------------------------------------------------------------------- */
 

@@ -28,11 +28,11 @@ void graph_shape(struct cuda *cuda, enum call call, int sessions)
 static void capture(struct cuda *cuda, enum call call, int sessions)
 {
     graph_shape(cuda, call, sessions);
-    cuda_queue_call(cuda, call); /* once as it is: kernels are loaded when first used */
+    calls_queue(cuda, call); /* once as it is: kernels are loaded when first used */
     cuda_wait(cuda);
     FOR_GPUS(cuda, gpu)
         CUDA_CHECK(cudaStreamBeginCapture(gpu->stream, cudaStreamCaptureModeThreadLocal));
-    cuda_queue_call(cuda, call);
+    calls_queue(cuda, call);
     cudaGraph_t graphs[RANKS_MAXIMUM], *graph = graphs;
     FOR_GPUS(cuda, gpu) /* all, before anything else is asked of CUDA */
         CUDA_CHECK(cudaStreamEndCapture(gpu->stream, graph++));

@@ -11,16 +11,6 @@
 
 #define ROWS_MAXIMUM 2048 /* of a call */
 
-static int kv_width(const struct layers *layers)
-{
-    return layers->kv_heads * layers->model->head_size;
-}
-
-static int head_width(const struct layers *layers)
-{
-    return layers->heads * layers->model->head_size;
-}
-
 /* --- what fits -------------------------------------------------------------------------------------------------- */
 
 static int check_model(const struct model *model, int ranks, struct error *error)
@@ -124,200 +114,6 @@ static void introduce_gpus(struct cuda *cuda)
     }
 }
 
-/* --- loading ---------------------------------------------------------------------------------------------------- */
-
-static void load_layer(struct loader *loader, const struct layers *layers, int rank, const struct model_layer *from,
-                       struct layer_weights *to)
-{
-    const struct weight_part qkv[] = {weight_rows(from->q, rank, head_width(layers)),
-                                      weight_rows(from->k, layers->kv_slice, kv_width(layers)),
-                                      weight_rows(from->v, layers->kv_slice, kv_width(layers))};
-    const struct weight_part gate_up[] = {weight_rows(from->gate, rank, layers->inner),
-                                          weight_rows(from->up, rank, layers->inner)};
-    const struct weight_part o = weight_columns(from->o, rank, head_width(layers)),
-                             down = weight_columns(from->down, rank, layers->inner);
-    to->input_norm = loader_vectors(loader, &from->input_norm, 1);
-    to->post_attention_norm = loader_vectors(loader, &from->post_attention_norm, 1);
-    to->q_norm = loader_vectors(loader, &from->q_norm, 1);
-    to->k_norm = loader_vectors(loader, &from->k_norm, 1);
-    to->qkv = loader_matrix(loader, qkv, 3);
-    to->o = loader_matrix(loader, &o, 1);
-    to->gate_up = loader_matrix(loader, gate_up, 2);
-    to->down = loader_matrix(loader, &down, 1);
-}
-
-static void load_layers(struct loader *loader, struct layers *layers, int rank)
-{
-    const struct model *model = layers->model;
-    layers->weights = xcalloc((size_t)model->layer_count, sizeof *layers->weights);
-    for (int i = 0; i < model->layer_count; i++)
-        load_layer(loader, layers, rank, &model->layers[i], &layers->weights[i]);
-}
-
-static void load_context(struct loader *loader, struct layers *layers)
-{
-    const struct model *model = layers->model;
-    size_t count = (size_t)model->layer_count;
-    struct weight_part *parts = xcalloc(count * 2, sizeof *parts);
-    const struct tensor **norms = xcalloc(count, sizeof *norms);
-    for (size_t i = 0; i < count; i++) {
-        parts[2 * i] = weight_rows(model->layers[i].k, layers->kv_slice, kv_width(layers));
-        parts[2 * i + 1] = weight_rows(model->layers[i].v, layers->kv_slice, kv_width(layers));
-        norms[i] = model->layers[i].k_norm;
-    }
-    layers->context = loader_matrix(loader, parts, 2 * (int)count);
-    layers->k_norms = loader_vectors(loader, norms, (int)count);
-    free((void *)norms);
-    free(parts);
-}
-
-static void load_rank(const struct cuda *cuda, struct gpu *gpu, struct rank *rank, struct loader *loader)
-{
-    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
-    int ranks = cuda->options.ranks, slice = target->vocabulary_size / ranks;
-    const struct weight_part head = weight_rows(target->head, rank->index, slice);
-    size_t offset = (size_t)rank->index * (size_t)slice * (size_t)target->hidden_size * element_size(cuda->type);
-    bool tied = target->head == target->embedding;
-    rank->head = tied ? (char *)gpu->embedding + offset : loader_matrix(loader, &head, 1);
-    load_layers(loader, &rank->target, rank->index);
-    if (!drafter)
-        return;
-    const struct weight_part fuse =
-        weight_columns(drafter->fc, rank->index, drafter->feature_count * drafter->hidden_size / ranks);
-    load_layers(loader, &rank->drafter, rank->index);
-    load_context(loader, &rank->drafter);
-    rank->fuse = loader_matrix(loader, &fuse, 1);
-}
-
-static void load_gpu(struct cuda *cuda, struct gpu *gpu)
-{
-    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
-    struct loader *loader = loader_create(cuda->type, gpu->stream);
-    const struct weight_part embedding = weight_rows(target->embedding, 0, target->vocabulary_size);
-    gpu->embedding = loader_matrix(loader, &embedding, 1);
-    gpu->norm = loader_vectors(loader, &target->norm, 1);
-    if (drafter) {
-        gpu->drafter_norm = loader_vectors(loader, &drafter->norm, 1);
-        gpu->hidden_norm = loader_vectors(loader, &drafter->hidden_norm, 1);
-    }
-    FOR_RANKS(gpu, rank)
-        load_rank(cuda, gpu, rank, loader);
-    cuda->weight_bytes += loader_bytes(loader);
-    loader_destroy(loader);
-}
-
-/* The same angles as the CPU backend's, computed by the same functions. */
-static void send_rotation(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
-{
-    const struct model *model = drafter ? cuda->options.drafter : cuda->options.target;
-    size_t half = (size_t)model->head_size / 2, capacity = (size_t)cuda->options.capacity;
-    size_t bytes = capacity * half * sizeof(float);
-    float *cosines = xmalloc(bytes), *sines = xmalloc(bytes);
-    for (size_t i = 0; i < half; i++) {
-        float frequency = 1.0f / powf(model->rope_theta, (float)(2 * i) / (float)model->head_size);
-        for (size_t position = 0; position < capacity; position++) {
-            float angle = (float)position * frequency;
-            cosines[position * half + i] = cosf(angle);
-            sines[position * half + i] = sinf(angle);
-        }
-    }
-    CUDA_CHECK(cudaMemcpy(gpu->cosines[drafter], cosines, bytes, cudaMemcpyHostToDevice));
-    CUDA_CHECK(cudaMemcpy(gpu->sines[drafter], sines, bytes, cudaMemcpyHostToDevice));
-    free(cosines);
-    free(sines);
-}
-
-/* --- products --------------------------------------------------------------------------------------------------- */
-
-/* Rows that a prompt's pieces are rounded up to. */
-static const int prompt_rows[] = {16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048};
-
-/* The numbers of rows that the calls' batches have; every one in order that a product of another is timed once. */
-static int list_rows(const struct cuda *cuda, int most, int *rows)
-{
-    const struct backend_options *options = &cuda->options;
-    int count = 0;
-    for (int sessions = 1; sessions <= options->sessions; sessions++) {
-        rows[count++] = sessions * options->nodes;
-        if (options->drafter) {
-            rows[count++] = sessions * options->drafter->block_size;
-            rows[count++] = sessions * options->drafter->block_size - 1;
-            rows[count++] = sessions * cuda->path_rows;
-        }
-    }
-    for (size_t i = 0; i < sizeof prompt_rows / sizeof *prompt_rows; i++)
-        rows[count++] = prompt_rows[i];
-    int kept = 0;
-    for (int i = 0; i < count; i++)
-        if (rows[i] > 0 && rows[i] <= most)
-            rows[kept++] = rows[i];
-    rows[kept++] = most;
-    return kept;
-}
-
-#define LISTED_MAXIMUM (4 * 16 + 16)
-
-static void ready(const struct cuda *cuda, struct product *product, int most, const struct product_trial *trial)
-{
-    int rows[LISTED_MAXIMUM], count = list_rows(cuda, most, rows);
-    for (int i = 0; i < count; i++)
-        product_ready(product, rows[i], trial);
-}
-
-/* One of a layer's products, timed with the weights of all layers. `member`: of struct layer_weights. */
-static struct product *ready_layers(const struct cuda *cuda, const struct gpu *gpu, const struct layers *layers,
-                                    size_t member, int inputs, int outputs, const struct product_trial *like)
-{
-    int count = layers->model->layer_count;
-    const void **weights = xcalloc((size_t)count, sizeof *weights);
-    for (int i = 0; i < count; i++)
-        weights[i] = *(void *const *)((const char *)&layers->weights[i] + member);
-    const struct product_trial trial = {like->x, like->y, like->gated, weights, count};
-    struct product *product = like->gated ? product_create_gated(gpu->library, inputs, outputs)
-                                          : product_create(gpu->library, inputs, outputs, inputs, false);
-    ready(cuda, product, cuda->most_rows, &trial);
-    free((void *)weights);
-    return product;
-}
-
-static void create_layer_products(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank,
-                                  struct layers *layers)
-{
-    int hidden = layers->model->hidden_size, heads = head_width(layers), inner = layers->inner;
-    const struct product_trial qkv = {.x = gpu->input, .y = rank->fused}, o = {.x = rank->attended, .y = rank->sums[0]},
-                               gate_up = {.x = gpu->input, .y = rank->fused, .gated = rank->gated},
-                               down = {.x = rank->gated, .y = rank->sums[1]};
-    layers->qkv = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, qkv), hidden,
-                               heads + 2 * kv_width(layers), &qkv);
-    layers->o = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, o), heads, hidden, &o);
-    layers->gate_up =
-        ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, gate_up), hidden, 2 * inner, &gate_up);
-    layers->down = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, down), inner, hidden, &down);
-}
-
-static void create_products(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank)
-{
-    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
-    int hidden = target->hidden_size;
-    const void *head[] = {rank->head}, *fuse[] = {rank->fuse}, *context[] = {rank->drafter.context};
-    const struct product_trial head_trial = {gpu->normed, rank->logits, NULL, head, 1},
-                               fuse_trial = {gpu->kept_features, rank->sums[2], NULL, fuse, 1},
-                               context_trial = {gpu->input, rank->fused, NULL, context, 1};
-    rank->head_product =
-        product_create(gpu->library, hidden, target->vocabulary_size / cuda->options.ranks, hidden, true);
-    ready(cuda, rank->head_product, cuda->head_rows, &head_trial);
-    create_layer_products(cuda, gpu, rank, &rank->target);
-    if (!drafter)
-        return;
-    int features = drafter->feature_count * hidden;
-    create_layer_products(cuda, gpu, rank, &rank->drafter);
-    rank->fuse_product = product_create(gpu->library, features / cuda->options.ranks, hidden, features, false);
-    ready(cuda, rank->fuse_product, cuda->most_rows, &fuse_trial);
-    rank->drafter.project =
-        product_create(gpu->library, hidden, 2 * drafter->layer_count * kv_width(&rank->drafter), hidden, false);
-    ready(cuda, rank->drafter.project, cuda->most_rows, &context_trial);
-}
-
 /* --- opening ---------------------------------------------------------------------------------------------------- */
 
 /* What is not on a GPU, nor copied there. */
@@ -348,7 +144,7 @@ static void create_host(struct cuda *cuda)
 
 static bool takes_singles(const struct layers *layers)
 {
-    const int inputs[] = {layers->model->hidden_size, head_width(layers), layers->inner};
+    const int inputs[] = {layers->model->hidden_size, layers_head_width(layers), layers->inner};
     for (int i = 0; i < 3; i++)
         if (inputs[i] % 8 || inputs[i] > MATVEC_INPUTS_MAXIMUM)
             return false;
@@ -359,11 +155,11 @@ static void ready_gpus(struct cuda *cuda)
 {
     introduce_gpus(cuda);
     FOR_GPUS(cuda, gpu) {
-        load_gpu(cuda, gpu);
+        load_weights(cuda, gpu);
         for (int i = 0; i < (cuda->options.drafter ? 2 : 1); i++)
-            send_rotation(cuda, gpu, i);
+            load_rotation(cuda, gpu, i);
         FOR_RANKS(gpu, rank)
-            create_products(cuda, gpu, rank);
+            ready_products(cuda, gpu, rank);
         CUDA_CHECK(cudaDeviceSynchronize());
     }
     create_host(cuda);

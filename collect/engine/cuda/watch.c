@@ -106,7 +106,7 @@ static int run_marked(struct cuda *cuda, enum call call, struct backend_part *pa
     cuda->watch->count = 0;
     FOR_GPUS(cuda, gpu)
         CUDA_CHECK(cudaLaunchHostFunc(gpu->stream, give_head_start, NULL));
-    cuda_queue_call(cuda, call);
+    calls_queue(cuda, call);
     cuda_select(cuda->gpus);
     watch_mark(cuda, cuda->gpus, WATCH_PARTS, NULL);
     cuda_wait(cuda);

@@ -1,0 +1,93 @@
+/* Every product is readied for the numbers of rows that its calls have, and timed on weights of all layers. */
+#include "collect/engine/cuda/cuda.h"
+
+#include <stdlib.h>
+
+/* Rows that a prompt's pieces are rounded up to. */
+static const int prompt_rows[] = {16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048};
+
+/* The numbers of rows that the calls' batches have; every one in order that a product of another is timed once. */
+static int list_rows(const struct cuda *cuda, int most, int *rows)
+{
+    const struct backend_options *options = &cuda->options;
+    int count = 0;
+    for (int sessions = 1; sessions <= options->sessions; sessions++) {
+        rows[count++] = sessions * options->nodes;
+        if (options->drafter) {
+            rows[count++] = sessions * options->drafter->block_size;
+            rows[count++] = sessions * options->drafter->block_size - 1;
+            rows[count++] = sessions * cuda->path_rows;
+        }
+    }
+    for (size_t i = 0; i < sizeof prompt_rows / sizeof *prompt_rows; i++)
+        rows[count++] = prompt_rows[i];
+    int kept = 0;
+    for (int i = 0; i < count; i++)
+        if (rows[i] > 0 && rows[i] <= most)
+            rows[kept++] = rows[i];
+    rows[kept++] = most;
+    return kept;
+}
+
+#define LISTED_MAXIMUM (4 * 16 + 16)
+
+static void ready(const struct cuda *cuda, struct product *product, int most, const struct product_trial *trial)
+{
+    int rows[LISTED_MAXIMUM], count = list_rows(cuda, most, rows);
+    for (int i = 0; i < count; i++)
+        product_ready(product, rows[i], trial);
+}
+
+/* One of a layer's products, timed with the weights of all layers. `member`: of struct layer_weights. */
+static struct product *ready_layers(const struct cuda *cuda, const struct gpu *gpu, const struct layers *layers,
+                                    size_t member, int inputs, int outputs, const struct product_trial *like)
+{
+    int count = layers->model->layer_count;
+    const void **weights = xcalloc((size_t)count, sizeof *weights);
+    for (int i = 0; i < count; i++)
+        weights[i] = *(void *const *)((const char *)&layers->weights[i] + member);
+    const struct product_trial trial = {like->x, like->y, like->gated, weights, count};
+    struct product *product = like->gated ? product_create_gated(gpu->library, inputs, outputs)
+                                          : product_create(gpu->library, inputs, outputs, inputs, false);
+    ready(cuda, product, cuda->most_rows, &trial);
+    free((void *)weights);
+    return product;
+}
+
+static void create_layer_products(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank,
+                                  struct layers *layers)
+{
+    int hidden = layers->model->hidden_size, heads = layers_head_width(layers), inner = layers->inner;
+    const struct product_trial qkv = {.x = gpu->input, .y = rank->fused}, o = {.x = rank->attended, .y = rank->sums[0]},
+                               gate_up = {.x = gpu->input, .y = rank->fused, .gated = rank->gated},
+                               down = {.x = rank->gated, .y = rank->sums[1]};
+    layers->qkv = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, qkv), hidden,
+                               heads + 2 * layers_kv_width(layers), &qkv);
+    layers->o = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, o), heads, hidden, &o);
+    layers->gate_up =
+        ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, gate_up), hidden, 2 * inner, &gate_up);
+    layers->down = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, down), inner, hidden, &down);
+}
+
+void ready_products(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank)
+{
+    const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
+    int hidden = target->hidden_size;
+    const void *head[] = {rank->head}, *fuse[] = {rank->fuse}, *context[] = {rank->drafter.context};
+    const struct product_trial head_trial = {gpu->normed, rank->logits, NULL, head, 1},
+                               fuse_trial = {gpu->kept_features, rank->sums[2], NULL, fuse, 1},
+                               context_trial = {gpu->input, rank->fused, NULL, context, 1};
+    rank->head_product =
+        product_create(gpu->library, hidden, target->vocabulary_size / cuda->options.ranks, hidden, true);
+    ready(cuda, rank->head_product, cuda->head_rows, &head_trial);
+    create_layer_products(cuda, gpu, rank, &rank->target);
+    if (!drafter)
+        return;
+    int features = drafter->feature_count * hidden;
+    create_layer_products(cuda, gpu, rank, &rank->drafter);
+    rank->fuse_product = product_create(gpu->library, features / cuda->options.ranks, hidden, features, false);
+    ready(cuda, rank->fuse_product, cuda->most_rows, &fuse_trial);
+    rank->drafter.project =
+        product_create(gpu->library, hidden, 2 * drafter->layer_count * layers_kv_width(&rank->drafter), hidden, false);
+    ready(cuda, rank->drafter.project, cuda->most_rows, &context_trial);
+}
