@@ -325,10 +325,25 @@ static float half_to_float(uint16_t half)
     return value;
 }
 
+/* bytes: bfloat16[count], not aligned. */
+static void bfloat16_bytes_to_float(const unsigned char *bytes, int64_t count, float *out)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t half;
+        memcpy(&half, bytes + 2 * i, sizeof half);
+        out[i] = bfloat16_to_float(half);
+    }
+}
+
 void tensor_to_float(const struct tensor *tensor, int64_t first, int64_t count, float *out)
 {
     if (tensor->type == TENSOR_F32) {
         memcpy(out, tensor->data + first * 4, (size_t)count * 4);
+        return;
+    }
+    if (tensor->type == TENSOR_BF16) {
+        bfloat16_bytes_to_float(tensor->data + first * 2, count, out);
         return;
     }
     for (int64_t i = 0; i < count; i++) {
@@ -338,7 +353,7 @@ void tensor_to_float(const struct tensor *tensor, int64_t first, int64_t count, 
         }
         uint16_t half;
         memcpy(&half, tensor->data + (first + i) * 2, 2);
-        out[i] = tensor->type == TENSOR_BF16 ? bfloat16_to_float(half) : half_to_float(half);
+        out[i] = half_to_float(half);
     }
 }
 

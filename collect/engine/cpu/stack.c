@@ -84,14 +84,17 @@ static float *bias_at(const struct stack *stack, const struct stack_segment *seg
 
 static void fill_bias(struct stack *stack, const struct stack_segment *segment)
 {
-    float *bias = bias_at(stack, segment);
     struct columns columns = new_columns(segment);
+    int width = columns.end - columns.first, before = segment->base - columns.first;
     for (int i = 0; i < segment->count; i++) {
         const uint64_t *visible = segment->visible + (size_t)i * (size_t)segment->words;
-        for (int column = columns.first; column < columns.end; column++) {
-            int j = column - segment->base;
-            *bias++ = j < 0 || (j < segment->count && visible[j / 64] >> (j % 64) & 1) ? 0 : -INFINITY;
-        }
+        float *bias = bias_at(stack, segment) + (size_t)i * (size_t)width;
+#pragma omp simd
+        for (int column = 0; column < width; column++)
+            bias[column] = column < before ? 0 : -INFINITY;
+        for (int word = 0; word < segment->words; word++)
+            for (uint64_t bits = visible[word]; bits; bits &= bits - 1)
+                bias[before + word * 64 + __builtin_ctzll(bits)] = 0;
     }
 }
 
@@ -147,16 +150,34 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
     }
 }
 
+/* One row, [hidden_size], into row `row` of `out` in the type. */
+static void norm_row(const struct stack *stack, const float *x, const float *weight, int row, void *out)
+{
+    size_t hidden = (size_t)stack->model->hidden_size, at = (size_t)row * hidden;
+    float *normed = stack->fused + at;
+    kernel_rms_norm(x, weight, (int)hidden, stack->model->norm_epsilon, normed);
+    kernel_store(stack->type, normed, 1.0f, (int)hidden, (char *)out + at * product_type_size(stack->type));
+}
+
 static void norm_rows(const struct stack *stack, const float *x, const float *weight, int rows, void *out)
 {
+#pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
+    for (int i = 0; i < rows; i++)
+        norm_row(stack, x + (size_t)i * (size_t)stack->model->hidden_size, weight, i, out);
+}
+
+/* Adds what all ranks' last products answered to x, and norms it for the next ones. */
+static void add_and_norm_rows(const struct stack *stack, float *x, const float *weight, int rows, void *out)
+{
     int hidden = stack->model->hidden_size;
-    size_t size = product_type_size(stack->type);
+    team_share(stack->team, stack->rank, stack->partial);
 #pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
     for (int i = 0; i < rows; i++) {
-        float *normed = stack->fused + (size_t)i * (size_t)hidden;
-        kernel_rms_norm(x + (size_t)i * (size_t)hidden, weight, hidden, stack->model->norm_epsilon, normed);
-        kernel_store(stack->type, normed, 1.0f, hidden, (char *)out + (size_t)i * (size_t)hidden * size);
+        size_t at = (size_t)i * (size_t)hidden;
+        team_add_shared(stack->team, at, hidden, x + at);
+        norm_row(stack, x + at, weight, i, out);
     }
+    team_wait(stack->team);
 }
 
 static void attend_all(struct stack *stack, int layer, const struct stack_segment *segments, int segment_count)
@@ -167,27 +188,24 @@ static void attend_all(struct stack *stack, int layer, const struct stack_segmen
             attend(stack, layer, &segments[s], kv);
 }
 
-/* What lets rows see each other: attention, or a recurrence. */
-static void run_mixer(struct stack *stack, int index, const struct stack_segment *segments, int segment_count, int rows,
-                      float *x)
+/* What lets rows see each other: attention, or a recurrence. From product_input to partial. */
+static void run_mixer(struct stack *stack, int index, const struct stack_segment *segments, int segment_count, int rows)
 {
     struct layer *layer = &stack->layers[index];
-    norm_rows(stack, x, layer->input_norm, rows, stack->product_input);
     linear_apply(layer->in, rows, stack->product_input, stack->fused);
     if (stack->model->kinds[index] == MODEL_RECURRENT)
         recurrence_run(stack->recurrence, layer->place, segments, segment_count, stack->fused, stack->attended);
     else
         attend_all(stack, index, segments, segment_count);
     linear_apply(layer->out, rows, stack->attended, stack->partial);
-    team_reduce_add(stack->team, stack->rank, stack->partial, rows * stack->model->hidden_size, x);
 }
 
-static void run_mlp(struct stack *stack, int index, int rows, float *x)
+/* From product_input to partial. */
+static void run_mlp(struct stack *stack, int index, int rows)
 {
     struct layer *layer = &stack->layers[index];
     int inner = stack->inner;
     size_t size = product_type_size(stack->type);
-    norm_rows(stack, x, layer->post_attention_norm, rows, stack->product_input);
     linear_apply(layer->gate_up, rows, stack->product_input, stack->fused);
 #pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
     for (int i = 0; i < rows; i++) {
@@ -196,21 +214,24 @@ static void run_mlp(struct stack *stack, int index, int rows, float *x)
         kernel_store(stack->type, gate, 1.0f, inner, stack->product_input + (size_t)i * (size_t)inner * size);
     }
     linear_apply(layer->down, rows, stack->product_input, stack->partial);
-    team_reduce_add(stack->team, stack->rank, stack->partial, rows * stack->model->hidden_size, x);
 }
 
 void stack_run(struct stack *stack, const struct stack_segment *segments, int segment_count, int rows, float *x,
                void *normed, stack_on_layer *on_layer, void *context)
 {
+    int last = stack->model->layer_count - 1;
     for (int i = 0; i < segment_count; i++)
         fill_bias(stack, &segments[i]);
-    for (int i = 0; i < stack->model->layer_count; i++) {
-        run_mixer(stack, i, segments, segment_count, rows, x);
-        run_mlp(stack, i, rows, x);
+    norm_rows(stack, x, stack->layers[0].input_norm, rows, stack->product_input);
+    for (int i = 0; i <= last; i++) {
+        run_mixer(stack, i, segments, segment_count, rows);
+        add_and_norm_rows(stack, x, stack->layers[i].post_attention_norm, rows, stack->product_input);
+        run_mlp(stack, i, rows);
+        add_and_norm_rows(stack, x, i < last ? stack->layers[i + 1].input_norm : stack->norm, rows,
+                          i < last ? stack->product_input : normed);
         if (on_layer)
             on_layer(context, i, x, rows);
     }
-    norm_rows(stack, x, stack->norm, rows, normed);
 }
 
 void stack_add_context(struct stack *stack, int session, int base, int rows, const void *features)

@@ -85,13 +85,16 @@ void team_run(struct team *team, team_work *work, void *context)
     team_wait(team);
 }
 
-void team_reduce_add(struct team *team, int rank, const float *partial, int count, float *x)
+void team_share(struct team *team, int rank, const float *partial)
 {
     team->members[rank].partial = partial;
     team_wait(team);
+}
+
+void team_add_shared(const struct team *team, size_t first, int count, float *x)
+{
     for (int i = 0; i < team->ranks; i++)
-        kernel_add(x, team->members[i].partial, count);
-    team_wait(team); /* nobody overwrites a partial that another still reads */
+        kernel_add(x, team->members[i].partial + first, count);
 }
 
 int team_ranks(const struct team *team)

@@ -3,6 +3,8 @@
 #ifndef COLLECT_ENGINE_CPU_TEAM_H
 #define COLLECT_ENGINE_CPU_TEAM_H
 
+#include <stddef.h>
+
 struct team;
 
 typedef void team_work(void *context, int rank);
@@ -17,9 +19,11 @@ void team_run(struct team *team, team_work *work, void *context);
 /* Every rank waits for the others; only inside team_run(). */
 void team_wait(struct team *team);
 
-/* An all-reduce: adds every rank's partial[count], in the order of the ranks, to each rank's x[count]. All ranks pass
- * the same count; x is therefore bit-identical on all of them. */
-void team_reduce_add(struct team *team, int rank, const float *partial, int count, float *x);
+/* An all-reduce in three steps: every rank shares its partial and waits for the others'; adds all of them, in the order
+ * of the ranks, to its own x, piece by piece as it likes (x[count] += partials[first, first + count)), so that x is
+ * bit-identical on all ranks; and calls team_wait() before it overwrites its partial. */
+void team_share(struct team *team, int rank, const float *partial);
+void team_add_shared(const struct team *team, size_t first, int count, float *x);
 
 int team_ranks(const struct team *team);
 
