@@ -115,6 +115,39 @@ static void says_where_a_source_cannot_fill(void **state)
     close_scene(&scene);
 }
 
+static int answer_newer_style(struct source *source, struct chat_style *style, struct error *error)
+{
+    (void)source, (void)error;
+    *style = (struct chat_style){.opens_thoughts = true};
+    return 0;
+}
+
+static int refuse_style(struct source *source, struct chat_style *style, struct error *error)
+{
+    (void)source, (void)style;
+    return fail(error, "no template");
+}
+
+static void chats_are_put_as_the_source_says(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct error error = {0};
+    assert_int_equal(open_scene(&scene, ", \"chat\": \"thinking\"", &error), 0);
+    subject_close(&scene.subject);
+    struct source_class class = *scene.source.base.class;
+    class.chat_style = answer_newer_style;
+    scene.source.base.class = &class;
+    assert_int_equal(subject_open(&scene.plan, &scene.source.base, SUBJECT_REPORTED, &scene.subject, &error), 0);
+    assert_string_equal(subject_request(&scene.subject, 0, 0).text,
+                        "<|im_start|>user\nWhat is x?<|im_end|>\n<|im_start|>assistant\n<think>\n");
+    subject_close(&scene.subject);
+    class.chat_style = refuse_style;
+    assert_int_equal(subject_open(&scene.plan, &scene.source.base, SUBJECT_REPORTED, &scene.subject, &error), -1);
+    assert_string_equal(error.message, "no template");
+    close_scene(&scene);
+}
+
 /* Every prompt is in one half or the other, which the seed decides on. */
 static void halves_prompts_for_tuning(void **state)
 {
@@ -145,6 +178,7 @@ int main(void)
         cmocka_unit_test(hashes_cover_what_is_put_around_prompts),
         cmocka_unit_test(says_which_prompt_is_too_long),
         cmocka_unit_test(says_where_a_source_cannot_fill),
+        cmocka_unit_test(chats_are_put_as_the_source_says),
         cmocka_unit_test(halves_prompts_for_tuning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

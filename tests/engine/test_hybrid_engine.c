@@ -119,12 +119,23 @@ static void too_many_sessions_are_refused_with_numbers(void **state)
     assert_in_range(fit, 100, 99999999);
 }
 
+/* Its folder has no template, so that its layers decide. */
+static void chats_are_put_as_hybrids_have_them(void **state)
+{
+    (void)state;
+    struct chat_style style = {0};
+    struct error error = {0};
+    assert_int_equal(engine_chat_style(engine, &style, &error), 0);
+    assert_true(style.opens_thoughts && style.trims);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(audits_find_nothing),
         cmocka_unit_test(the_memory_plan_has_states),
         cmocka_unit_test(too_many_sessions_are_refused_with_numbers),
+        cmocka_unit_test(chats_are_put_as_hybrids_have_them),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
