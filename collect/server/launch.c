@@ -7,13 +7,15 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { COMMAND_LIMIT_S = 900, PORT_SIZE = 8 };
-enum { PORT_FIRST = 20000, PORT_COUNT = 10000, PORTS_A_PROCESS = 16 }; /* what is free is looked for here */
+enum { PORT_FIRST = 20000, PORT_COUNT = 10000 }; /* what is free is looked for here */
 #define LOG_TAIL_BYTES ((off_t)64 << 10)
 #define LOG_LIMIT ((size_t)1 << 30)
 
@@ -135,14 +137,32 @@ static bool is_free(int port)
     return result;
 }
 
-/* Until the server takes the port, anybody may. Hence none of those that the system gives away, and each process tries
- * others first. */
+/* Until its server takes the port, a collector has it by a socket of its name, which goes when another is chosen (a
+ * collector has one server at a time) or the collector ends. */
+static bool reserve(int port)
+{
+    static int reserved = -1;
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    const int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "cleanslate-port-%d", port);
+    const size_t size = offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length;
+    int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (descriptor >= 0 && bind(descriptor, (const struct sockaddr *)&name, (socklen_t)size)) {
+        close(descriptor);
+        return false;
+    }
+    if (reserved >= 0)
+        close(reserved);
+    reserved = descriptor;
+    return descriptor >= 0;
+}
+
+/* None of those that the system gives away, nor one that another collector has chosen. */
 static int find_free_port(void)
 {
-    static unsigned next;
+    static int next;
     for (int i = 0; i < PORT_COUNT; i++) {
-        const int port = PORT_FIRST + (int)(((unsigned)getpid() * PORTS_A_PROCESS + next++) % PORT_COUNT);
-        if (is_free(port))
+        const int port = PORT_FIRST + next++ % PORT_COUNT;
+        if (reserve(port) && is_free(port))
             return port;
     }
     die("no free port from %d to %d", PORT_FIRST, PORT_FIRST + PORT_COUNT - 1);
