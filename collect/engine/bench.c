@@ -120,7 +120,7 @@ static bool has_step(const struct session *session, int stage)
     return steps[stage].runs && (stage == STAGE_VERIFY || session->options.drafter);
 }
 
-/* The products of a round that keeps `accepted` tokens. */
+/* The products of a round behind `committed` positions that kept `accepted` tokens. */
 static void run_products(struct session *session, int round, int committed, int accepted, struct columns *columns)
 {
     const struct model *drafter = session->options.drafter;
@@ -174,10 +174,11 @@ static void run_rounds(struct session *session, struct columns *columns, struct 
         result->tokens += accepted;
         committed += accepted;
     }
+    /* Behind all rounds: what runs between two of them would keep the device from running ahead. */
+    committed = bench->context;
+    for (int round = 0; round < bench->rounds; committed += session->sample.accepted[round++])
+        run_products(session, round, committed, session->sample.accepted[round], columns);
     retire(session);
-    /* On their own: what runs between two rounds would keep the device from running ahead. */
-    for (int round = 0; round < bench->rounds; round++)
-        run_products(session, round, bench->context, block, columns);
 }
 
 /* Watching takes its own time, so that these rounds count for nothing else. The device may be a step ahead: all that
