@@ -287,6 +287,7 @@ static void test_two_runs_are_compared_by_ratios_and_times_are_not_judged(void *
          .verdict = "faster"},
         {.arm = 5, .baseline = 1, .workload = 0, .simultaneous = {NAN, NAN}, .missing = {"MIN_BLOCKS", NULL}},
     };
+    free(summary.versus.cells);
     summary.versus = (struct versus){true, "old", "new", xcalloc(2, sizeof *cells), 2};
     memcpy(summary.versus.cells, cells, sizeof cells);
     char *table = latex(tables_fill_versus), *first = row(table, "b16 over auto &"),
