@@ -1,5 +1,6 @@
 #include "analyze/run_rules.h"
 
+#include "analyze/repeats.h"
 #include "analyze/statistics.h"
 
 #include <math.h>
@@ -160,8 +161,78 @@ static void see_drift(const void *context, double threshold, struct verdicts *ve
                      "from one end of the run to the other times a token change by %.3g %%", 100 * change);
 }
 
+/* --- DRIFT, of imports -------------------------------------------------------------------------------------------- */
+
+enum { SERIES_NAMED = 4 };
+
+struct seen_repeats {
+    const struct repeats *repeats;
+    const char *workload;
+};
+
+/* "tp1-b8/1-1 to 3-1 by 18%, …": those that went one way by more than the threshold. free() it. */
+static char *name_steady(const struct repeats *repeats, double threshold)
+{
+    char *names = xstrdup("");
+    int named = 0, left = 0;
+    for (int i = 0; i < repeats->count; i++) {
+        const struct repeats_series *series = &repeats->series[i];
+        if (!series->steady || expm1(fabs(log1p(series->change))) <= threshold)
+            continue;
+        if (named == SERIES_NAMED) {
+            left++;
+            continue;
+        }
+        char *longer = xformat("%s%s%s to %s by %+.3g %%", names, named++ ? ", " : "; ", series->first->id,
+                               strrchr(series->last->id, '/') + 1, 100 * series->change);
+        free(names);
+        names = longer;
+    }
+    char *all = left ? xformat("%s, and %d more", names, left) : xstrdup(names);
+    free(names);
+    return all;
+}
+
+static void see_repeats(const void *context, double threshold, struct verdicts *verdicts)
+{
+    const struct seen_repeats *seen = context;
+    const struct repeats *repeats = seen->repeats;
+    const double change = expm1(fabs(log1p(repeats->change)));
+    if (!(repeats->p < DRIFT_P && change > threshold))
+        return;
+    char *steady = name_steady(repeats, threshold);
+    verdicts_add(verdicts, RULE_DRIFT, RULE_SUSPECT, seen->workload, change, threshold,
+                 "repeats of the same settings change in their order (p = %.2g): a token's time by %+.3g %% from first "
+                 "to last, the median of %d settings%s",
+                 repeats->p, 100 * repeats->change, repeats->count, steady);
+    free(steady);
+}
+
+static bool is_imported(const struct cells *cells, const char *workload)
+{
+    for (int i = 0; i < cells->run->attempt_count; i++)
+        if (attempt_is_imported(&cells->run->attempts[i].attempt) &&
+            attempt_find_workload(&cells->run->attempts[i].attempt, workload))
+            return true;
+    return false;
+}
+
+/* What was measured beside imports has an order of its own. */
+static void judge_repeats(struct cells *cells)
+{
+    struct repeats repeats;
+    repeats_init(cells, &repeats);
+    for (int i = 0; i < cells->plan->workload_count; i++) {
+        const struct seen_repeats seen = {&repeats, cells->plan->workloads[i].name};
+        if (is_imported(cells, seen.workload))
+            rule_judge_by(RULE_DRIFT, &cells->plan->rules, see_repeats, &seen, &cells->verdicts);
+    }
+    repeats_free(&repeats);
+}
+
 void run_rules_judge_cells(struct cells *cells, const struct drift *drift)
 {
     rule_judge_by(RULE_DRIFT, &cells->plan->rules, see_drift, drift, &cells->verdicts);
+    judge_repeats(cells);
     judge_knobs(cells);
 }

@@ -8,7 +8,8 @@
  * tokens bound the speedup. Where it is invalid the blocks are dropped. */
 void run_rules_judge_speedup(const struct cells *cells, struct comparison *comparison);
 
-/* KNOB_NO_EFFECT, noted at the blocks of the larger budget; DRIFT, noted at the run. */
+/* KNOB_NO_EFFECT, noted at the blocks of the larger budget; DRIFT, noted at the run, of imports' repeats at their
+ * workloads. */
 void run_rules_judge_cells(struct cells *cells, const struct drift *drift);
 
 #endif

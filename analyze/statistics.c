@@ -91,6 +91,28 @@ double statistics_spearman_p(const double *x, const double *y, int count, int me
     return isnan(rho) ? NAN : 2 * gsl_cdf_tdist_Q(fabs(rho) * sqrt(degrees / rest), degrees);
 }
 
+/* Adds to S and to 18 times its variance, both whole numbers; ties' share is spread over the values that are tied. */
+static void add_series(const double *values, int count, double *s, double *variance_18)
+{
+    *variance_18 += count * (count - 1.0) * (2.0 * count + 5);
+    for (int i = 0; i < count; i++) {
+        int tied = 0;
+        for (int j = 0; j < count; j++) {
+            tied += values[j] == values[i];
+            *s += j > i ? (values[j] > values[i]) - (values[j] < values[i]) : 0;
+        }
+        *variance_18 -= (tied - 1.0) * (2.0 * tied + 5);
+    }
+}
+
+double statistics_trend_p(const double *values, const int *lengths, int series)
+{
+    double s = 0, variance_18 = 0;
+    for (int i = 0; i < series; values += lengths[i++])
+        add_series(values, lengths[i], &s, &variance_18);
+    return variance_18 > 0 ? 2 * gsl_cdf_ugaussian_Q(fmax(fabs(s) - 1, 0) / sqrt(variance_18 / 18)) : NAN;
+}
+
 double statistics_slope(const double *values, int count)
 {
     if (count < 2)

@@ -39,6 +39,12 @@ double statistics_mean_above_p(const double *values, int count);
  * many were taken out of y, 1 where it is as it was observed. NaN where no degree is left, or x or y is constant. */
 double statistics_spearman_p(const double *x, const double *y, int count, int means);
 
+/* Two-sided p that no series has a trend, whatever their levels: Kendall's S (pairs that rise less pairs that fall) of
+ * each series in its order, added up, over the root of the added variances, those of ties less; near normal, corrected
+ * for continuity (Mann 1945; Hirsch, Slack and Smith 1982, who call it seasonal). `values` has the series one behind
+ * the other. NaN where no two values of a series differ. */
+double statistics_trend_p(const double *values, const int *lengths, int series);
+
 /* The slope of the least squares line of values over their indices; NaN for n < 2. */
 double statistics_slope(const double *values, int count);
 

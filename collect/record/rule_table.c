@@ -169,7 +169,8 @@ const struct rule rule_table[RULE_COUNT] = {
         {"KNOB_NO_EFFECT", 1, RULE_PAIR, RULE_VOIDS_NONE, RULE_SUSPECT, 200, 1e6,
          "Two budgets a factor of 2 or more apart commit the same in every round, as if one were not in force.", NULL,
          NULL},
-    [RULE_DRIFT] = {"DRIFT", 1, RULE_RUN, RULE_VOIDS_NONE, RULE_SUSPECT, .05, 1,
-                    "Times a token changed in the course of the run by more than chance explains (Spearman, p < 0.01).",
+    [RULE_DRIFT] = {"DRIFT", 2, RULE_RUN, RULE_VOIDS_NONE, RULE_SUSPECT, .05, 1,
+                    "Times a token changed in the course of the run by more than chance explains (Spearman; of the "
+                    "repeats of imports Kendall, setting by setting; p < 0.01).",
                     NULL, NULL},
 };

@@ -251,6 +251,33 @@ static void test_one_pooled_test_of_drift(void **state)
     gsl_rng_free(random);
 }
 
+/* 9 settings of 3 repeats, one setting after the other, each of which changes by so much from its first to its last. */
+static double share_of_trends(gsl_rng *random, double change)
+{
+    enum { SETTINGS = 9, REPEATS = 3 };
+    double values[SETTINGS * REPEATS];
+    int lengths[SETTINGS], found = 0;
+    for (int trial = 0; trial < COVERAGE_TRIALS; trial++) {
+        for (int i = 0; i < SETTINGS * REPEATS; i++) {
+            const double along = (i % REPEATS) / (REPEATS - 1.);
+            values[i] = i / REPEATS + log1p(change) * along + gsl_ran_gaussian_ziggurat(random, 0.02);
+            lengths[i / REPEATS] = REPEATS;
+        }
+        found += statistics_trend_p(values, lengths, SETTINGS) < 0.01;
+    }
+    return found / (double)COVERAGE_TRIALS;
+}
+
+static void test_one_pooled_test_of_repeats(void **state)
+{
+    (void)state;
+    gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
+    gsl_rng_set(random, 5);
+    coverage_assert("no trend is found where there is none", 27, 1 - share_of_trends(random, 0), 0.99, 1);
+    coverage_assert("a trend of 8% in each setting is found", 27, share_of_trends(random, 0.08), 0.95, 1);
+    gsl_rng_free(random);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_best_budget),
         cmocka_unit_test(test_false_discoveries),
         cmocka_unit_test(test_one_pooled_test_of_drift),
+        cmocka_unit_test(test_one_pooled_test_of_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
