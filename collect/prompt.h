@@ -2,8 +2,8 @@
  *
  * A file whose name ends in .txt is one prompt, without its last newline, with the file's name as its id. Any other is
  * JSON Lines, all of one format, which shows in a line's keys: cleanslate's own ("id", "text"), chats ("messages"),
- * HumanEval and MBPP, GSM8K, MATH, MT-Bench and Spec-Bench (the first turn), Alpaca, SWE-bench. A prompt whose line has
- * no id is called after it: line-12. */
+ * HumanEval and MBPP, GSM8K, MATH, MT-Bench and Spec-Bench (the first turn), Alpaca, SWE-bench,
+ * LiveCodeBench. A prompt whose line has no id is called after it: line-12. */
 #ifndef COLLECT_PROMPT_H
 #define COLLECT_PROMPT_H
 
@@ -41,6 +41,7 @@ enum prompt_template {
     PROMPT_TEMPLATE_MBPP,
     PROMPT_TEMPLATE_ALPACA,
     PROMPT_TEMPLATE_SWE_BENCH,
+    PROMPT_TEMPLATE_LIVECODEBENCH,
     PROMPT_TEMPLATE_COUNT
 };
 extern const char *const prompt_template_names[PROMPT_TEMPLATE_COUNT];

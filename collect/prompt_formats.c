@@ -62,6 +62,25 @@ static int read_instruction(const struct prompt_format *format, const json_t *ob
     return result;
 }
 
+/* What the answer is to look like stands behind the question as the papers have it. */
+static int read_question(const struct prompt_format *format, const json_t *object, const char *where,
+                         struct prompt *prompt, struct error *error)
+{
+    char *question = NULL, *starter = NULL;
+    const json_t *given = json_object_get(object, "starter_code");
+    int result = copy_text(json_object_get(object, format->text), format->text, where, &question, error);
+    if (!result && given && !json_is_null(given))
+        result = copy_text(given, "starter_code", where, &starter, error);
+    bool starts = starter && starter[0];
+    if (!result)
+        prompt->text = xformat("%s\n\n### Format: %s:\n```python\n%s\n```", question,
+                               starts ? "Use the following code structure" : "Write your code in the following format",
+                               starts ? starter : "# YOUR CODE HERE");
+    free(question);
+    free(starter);
+    return result;
+}
+
 /* A system's message first, if any; then the user's, in the end too. */
 static int check_message(const json_t *message, size_t index, size_t count, bool opened, const char *where,
                          struct error *error)
@@ -114,6 +133,7 @@ static const struct prompt_format formats[] = {
     {"MATH", {"prompt", "answer"}, {"unique_id", "id"}, "prompt", read_text},
     {"Alpaca", {"instruction"}, {"id"}, "instruction", read_instruction},
     {"SWE-bench", {"instance_id", "problem_statement"}, {"instance_id"}, "problem_statement", read_text},
+    {"LiveCodeBench", {"question_id", "question_content"}, {"question_id"}, "question_content", read_question},
 };
 
 enum { FORMAT_COUNT = sizeof formats / sizeof *formats };

@@ -19,11 +19,22 @@ static const struct {
     [PROMPT_TEMPLATE_MBPP] = {"", "", {"HumanEval or MBPP", "MBPP"}},
     [PROMPT_TEMPLATE_ALPACA] = {"", "", {"Alpaca"}},
     [PROMPT_TEMPLATE_SWE_BENCH] = {"Problem Statement:\n", "\nPlease fix the issue described above.", {"SWE-bench"}},
+    [PROMPT_TEMPLATE_LIVECODEBENCH] = {"You are an expert Python programmer. You will be given a question (problem "
+                                       "specification) and will generate a correct Python program that matches the "
+                                       "specification and passes all tests. You will NOT return anything except for "
+                                       "the program\n\n### Question:\n",
+                                       "\n\n### Answer: (use the provided format with backticks)",
+                                       {"LiveCodeBench"}},
 };
 
 const char *const prompt_template_names[PROMPT_TEMPLATE_COUNT] = {
-    [PROMPT_TEMPLATE_PLAIN] = "plain", [PROMPT_TEMPLATE_MATH] = "math",     [PROMPT_TEMPLATE_HUMANEVAL] = "humaneval",
-    [PROMPT_TEMPLATE_MBPP] = "mbpp",   [PROMPT_TEMPLATE_ALPACA] = "alpaca", [PROMPT_TEMPLATE_SWE_BENCH] = "swe-bench",
+    [PROMPT_TEMPLATE_PLAIN] = "plain",
+    [PROMPT_TEMPLATE_MATH] = "math",
+    [PROMPT_TEMPLATE_HUMANEVAL] = "humaneval",
+    [PROMPT_TEMPLATE_MBPP] = "mbpp",
+    [PROMPT_TEMPLATE_ALPACA] = "alpaca",
+    [PROMPT_TEMPLATE_SWE_BENCH] = "swe-bench",
+    [PROMPT_TEMPLATE_LIVECODEBENCH] = "livecodebench",
 };
 
 const char *const prompt_chat_names[PROMPT_CHAT_COUNT] = {

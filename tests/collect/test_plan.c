@@ -286,7 +286,7 @@ static void refuses_with_one_clear_line(void **state)
          "workloads[0]: context: \"tokens\" is 0; it must be from 1 to 16777216"},
         {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 9, 'template': 'maths'}]}",
          "workloads[0]: \"template\" is \"maths\"; it must be one of \"plain\", \"math\", \"humaneval\", \"mbpp\", "
-         "\"alpaca\", \"swe-bench\""},
+         "\"alpaca\", \"swe-bench\", \"livecodebench\""},
         {"{'workloads': [{'name': 'a', 'prompts': 'p', 'max_new_tokens': 9, 'chat': 'yes'}]}",
          "workloads[0]: \"chat\" is \"yes\"; it must be one of \"none\", \"thinking\", \"no-thinking\""},
         {"{'headline': {'comparisons': [['b32', 'auto']]}}",

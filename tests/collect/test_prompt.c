@@ -124,6 +124,8 @@ static void recognises_formats_by_content(void **state)
          "Sum up.\n\nInput:\nA tale."},
         {"{\"instruction\": \"Sum up.\", \"input\": \"\"}", "line-2", "Sum up."},
         {"{\"instance_id\": \"lib-1\", \"problem_statement\": \"It fails.\", \"repo\": \"lib\"}", "lib-1", "It fails."},
+        {"{\"question_id\": \"3\", \"question_content\": \"Add.\", \"starter_code\": \"\"}", "3",
+         "Add.\n\n### Format: Write your code in the following format:\n```python\n# YOUR CODE HERE\n```"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Yes?\"}, "
          "{\"role\": "
          "\"user\", \"content\": \"Go\"}]}",

@@ -16,6 +16,14 @@
 #define OWN "{\"id\": \"a\", \"text\": \"Find x.\"}"
 #define GSM8K "{\"question\": \"How many?\", \"answer\": \"3\"}"
 #define HUMANEVAL "{\"task_id\": \"t\", \"prompt\": \"def f():\\n\"}"
+#define LIVECODEBENCH(starter)                                                                                         \
+    "{\"question_title\": \"A\", \"question_content\": \"Add two numbers.\", \"question_id\": \"abc301_a\", "          \
+    "\"starter_code\": \"" starter "\", \"public_test_cases\": \"[]\"}"
+#define EXPERT                                                                                                         \
+    "You are an expert Python programmer. You will be given a question (problem specification) and will generate a "   \
+    "correct Python program that matches the specification and passes all tests. You will NOT return anything except " \
+    "for the program\n\n### Question:\nAdd two numbers.\n\n"
+#define ANSWER "\n```\n\n### Answer: (use the provided format with backticks)"
 #define CHAT                                                                                                           \
     "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", \"content\": \"Hi\"}, "  \
     "{\"role\": \"assistant\", \"content\": \"<think>\\n</think>\\n\\nYes?\"}, {\"role\": \"user\", \"content\": "     \
@@ -58,6 +66,10 @@ static void puts_around_what_the_papers_do(void **state)
          "Sum up.\n\nInput:\nA tale.", "Sum"},
         {"{\"instance_id\": \"i\", \"problem_statement\": \"It fails.\"}", PROMPT_TEMPLATE_SWE_BENCH, PROMPT_CHAT_NONE,
          "Problem Statement:\nIt fails.\nPlease fix the issue described above.", "Problem"},
+        {LIVECODEBENCH(""), PROMPT_TEMPLATE_LIVECODEBENCH, PROMPT_CHAT_NONE,
+         EXPERT "### Format: Write your code in the following format:\n```python\n# YOUR CODE HERE" ANSWER, "You are"},
+        {LIVECODEBENCH("def add(a, b):\\n    "), PROMPT_TEMPLATE_LIVECODEBENCH, PROMPT_CHAT_NONE,
+         EXPERT "### Format: Use the following code structure:\n```python\ndef add(a, b):\n    " ANSWER, "You are"},
         {CHAT, PROMPT_TEMPLATE_PLAIN, PROMPT_CHAT_NO_THINKING,
          "<|im_start|>system\nBe "
          "brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes?<|im_end|>"
