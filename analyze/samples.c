@@ -118,7 +118,7 @@ static struct sample_sums sum_stated(const struct attempt *attempt)
     if (times.ttft_ns > 0) {
         sums.first_prompts = requests;
         sums.first_ns = requests * times.ttft_ns;
-        sums.first_tokens = requests;
+        sums.first_tokens = attempt->observed.tokens > 0 ? requests : NAN; /* beside mean times, without weight */
     }
     return sums;
 }

@@ -12,11 +12,11 @@
 #include <stdint.h>
 
 struct sample_sums {
-    int prompts;              /* answered, with a decode time and tokens behind the first delivery */
-    double decode_ns, tokens; /* of those */
-    double rounds;            /* of those; NaN where one does not say */
-    int first_prompts;        /* answered, with a time to first token */
-    double first_ns, first_tokens;
+    int prompts;                   /* answered, with a decode time and tokens behind the first delivery */
+    double decode_ns, tokens;      /* of those */
+    double rounds;                 /* of those; NaN where one does not say */
+    int first_prompts;             /* answered, with a time to first token */
+    double first_ns, first_tokens; /* tokens NaN where means alone are known */
 };
 
 /* `beside` not NULL: only prompts that it answered as well. */

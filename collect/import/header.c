@@ -32,7 +32,7 @@ static void make_name(char **name, const char *given)
 static void clean(struct observed *observed)
 {
     double *const times[] = {&observed->itl_ns, &observed->tpot_ns, &observed->e2e_ns, &observed->ttft_ns};
-    double *const rates[] = {&observed->tokens_per_s, &observed->peak_tokens_per_s};
+    double *const rates[] = {&observed->requests_per_s, &observed->tokens_per_s, &observed->peak_tokens_per_s};
     int64_t *const counts[] = {&observed->prompt_tokens, &observed->tokens, &observed->duration_ns};
     int *const requests[] = {&observed->completed, &observed->requests, &observed->cancelled};
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)

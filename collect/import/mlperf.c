@@ -10,7 +10,7 @@
 /* What a run says, under the names of either file. */
 struct names {
     const char *validity, *scenario, *mode, *query_count, *errors;
-    const char *ttft, *tpot, *latency, *tokens_per_s, *sut;
+    const char *ttft, *tpot, *latency, *requests_per_s, *tokens_per_s, *sut;
     const char *reason; /* of an invalid run */
 };
 
@@ -23,6 +23,7 @@ static const struct names summary_names = {
     .ttft = "Mean First Token latency (ns)",
     .tpot = "Mean Time to Output Token (ns)",
     .latency = "Mean latency (ns)",
+    .requests_per_s = "Completed samples per second",
     .tokens_per_s = "Completed tokens per second",
     .sut = "SUT name",
     .reason = "Recommendations",
@@ -37,6 +38,7 @@ static const struct names log_names = {
     .ttft = "result_first_token_mean_latency_ns",
     .tpot = "result_time_to_output_token_mean",
     .latency = "result_mean_latency_ns",
+    .requests_per_s = "result_completed_samples_per_sec",
     .tokens_per_s = "result_completed_tokens_per_second",
     .sut = "sut_name",
     .reason = "result_invalid_reason",
@@ -52,7 +54,7 @@ static void set_validity(struct imported *imported, const struct names *names)
     free(reason);
 }
 
-/* Queries come at a rate; how many at a time, the tool does not know. */
+/* Queries come at a rate; how many at a time follows from that and how long they take, not from a setting. */
 static void read_run(struct imported *imported, const struct names *names)
 {
     struct observed *observed = &imported->observed;
@@ -62,6 +64,7 @@ static void read_run(struct imported *imported, const struct names *names)
     observed->ttft_ns = take_number(imported->rest, names->ttft);
     observed->tpot_ns = take_number(imported->rest, names->tpot);
     observed->e2e_ns = take_number(imported->rest, names->latency);
+    observed->requests_per_s = take_number(imported->rest, names->requests_per_s);
     observed->tokens_per_s = take_number(imported->rest, names->tokens_per_s);
     if (queries >= 0 && queries <= 1 << 24) {
         observed->requests = (int)queries;

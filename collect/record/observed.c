@@ -33,6 +33,7 @@ static const struct {
     {"prompt_tokens", JSON_FIELD_INT64, offsetof(struct observed, prompt_tokens), (double)SAMPLE_TIME_MAXIMUM_NS},
     {"tokens", JSON_FIELD_INT64, offsetof(struct observed, tokens), (double)SAMPLE_TIME_MAXIMUM_NS},
     {"duration_ns", JSON_FIELD_INT64, offsetof(struct observed, duration_ns), (double)SAMPLE_TIME_MAXIMUM_NS},
+    {"requests_per_s", JSON_FIELD_DOUBLE, offsetof(struct observed, requests_per_s), RATE_MAXIMUM},
     {"tokens_per_s", JSON_FIELD_DOUBLE, offsetof(struct observed, tokens_per_s), RATE_MAXIMUM},
     {"peak_tokens_per_s", JSON_FIELD_DOUBLE, offsetof(struct observed, peak_tokens_per_s), RATE_MAXIMUM},
     {"itl_ns", JSON_FIELD_DOUBLE, offsetof(struct observed, itl_ns), (double)SAMPLE_TIME_MAXIMUM_NS},

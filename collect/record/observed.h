@@ -29,6 +29,7 @@ struct observed {
     int cancelled; /* of them, by the client: neither answered nor failed */
     int64_t prompt_tokens, tokens;
     int64_t duration_ns;
+    double requests_per_s; /* answered */
     double tokens_per_s, peak_tokens_per_s;
     double itl_ns, tpot_ns, e2e_ns; /* means: between deliveries, a token, a request from start to end */
     double ttft_ns;                 /* the mean */

@@ -154,9 +154,10 @@ static double mean_load(const struct attempt *attempt)
     const struct observed *observed = &attempt->observed;
     if (span.last_ns > span.first_ns)
         return busy_ns(attempt, span.last_ns) / (span.last_ns - span.first_ns);
-    return observed->completed >= 0 && observed->duration_ns > 0
-               ? observed->completed * observed->e2e_ns / (double)observed->duration_ns
-               : NAN;
+    const double rate = observed->completed >= 0 && observed->duration_ns > 0
+                            ? observed->completed / ((double)observed->duration_ns / 1e9)
+                            : observed->requests_per_s;
+    return rate * observed->e2e_ns / 1e9;
 }
 
 /* The same while every request that ended made room for another: up to the last start. */

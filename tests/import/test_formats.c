@@ -198,9 +198,10 @@ static const struct example examples[] = {
      {FILES "guidellm.json"},
      {{"tp1-auto/1-1", "imported", 3, 20, 200, NAN, "i:FAILED_REQUEST s:SHORT_RUN"},
       {"tp1-auto-c4/1-1", "imported", 0, 20, 220, NAN, ""}}},
+    /* 29.41 a second of 9.717 s each: 286 in flight; 6.5 a second: 63 */
     {"tp8-auto-c64",
      {FILES "mlperf-invalid-summary.txt"},
-     {{"tp8-auto-c64/1-1", "Server", 0, 32.10249, 201.330486, NAN, "i:DECLARED_INVALID"}}},
+     {{"tp8-auto-c64/1-1", "Server", 0, 32.10249, 201.330486, NAN, "i:LITTLES_LAW i:DECLARED_INVALID"}}},
     {"tp8-auto-c64",
      {FILES "mlperf-detail.txt"},
      {{"tp8-auto-c64/1-1", "Server", 0, 32.10249, 201.330486, NAN, "n:SOURCE_DAMAGED"}}},
@@ -359,6 +360,25 @@ static void large_numbers_are_kept_whole(void **state)
     done(&run);
 }
 
+/* A mean time a token and a mean time to the first do not say how many tokens either stands for. */
+static void no_rate_is_made_without_a_count_of_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *as, *file, *attempt, *workload;
+    } cases[] = {{"tp8-auto", FILES "mlperf-detail.txt", "tp8-auto/1-1", "Server"},
+                 {NULL, FILES "inferencex-aggregated.json", "tp8-linear-c4/1-1", "imported"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run run;
+        const struct attempt *attempt = import_one(cases[i].as, cases[i].file, cases[i].attempt, &run);
+        const struct sample_sums sums = samples_sum(attempt, cases[i].workload, NULL);
+        assert_true(samples_tpot_ns(&sums) > 0 && samples_ttft_ns(&sums) > 0);
+        assert_true(isnan(samples_end_to_end_ns(&sums)));
+        assert_true(isnan(samples_aggregate_tokens_per_s(attempt, cases[i].workload)));
+        done(&run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +388,7 @@ int main(void)
         cmocka_unit_test(turns_have_rounds_of_their_own),
         cmocka_unit_test(unknown_keys_are_kept_and_secrets_are_not),
         cmocka_unit_test(large_numbers_are_kept_whole),
+        cmocka_unit_test(no_rate_is_made_without_a_count_of_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
