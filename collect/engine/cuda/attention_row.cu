@@ -148,7 +148,7 @@ static __device__ __forceinline__ struct unit find_unit(const struct heads_call 
     unit.is_key = stores && index == group;
     unit.is_value = stores && index == group + 1;
     int head = index < group ? kv_head * group + index : heads.heads + (index - group) * heads.kv_heads + kv_head;
-    unit.fused = (size_t)row * heads.stride + (size_t)(head * size);
+    unit.fused = (size_t)row * heads.stride + (size_t)head_column(heads, head);
     unit.cache = (((size_t)heads.sessions[row] * (size_t)heads.kv_heads + (size_t)kv_head) * (size_t)heads.capacity +
                   (size_t)heads.slots[row]) *
                  (size_t)size;
@@ -320,7 +320,7 @@ static __global__ void __launch_bounds__(THREADS)
 bool kernels_attend_rows_takes(enum element type, int rows, int heads, int kv_heads, int head_size)
 {
     return type == ELEMENT_BFLOAT16 && heads / kv_heads <= 8 && rows * kv_heads <= ATTENTION_COUNTERS &&
-           (head_size == 64 || head_size == 128 || head_size == 256);
+           (head_size == 64 || head_size == 128);
 }
 
 template <int D, int GROUP>
@@ -352,8 +352,6 @@ void kernels_attend_rows(const struct heads_call *heads, const struct attention_
 {
     if (heads->head_size == 64)
         launch_size<64>(heads, call, stream);
-    else if (heads->head_size == 128)
-        launch_size<128>(heads, call, stream);
     else
-        launch_size<256>(heads, call, stream);
+        launch_size<128>(heads, call, stream);
 }

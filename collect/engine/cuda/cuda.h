@@ -19,7 +19,7 @@
 struct layer_weights {
     float *input_norm, *post_attention_norm; /* [hidden_size] */
     float *q_norm, *k_norm;                  /* [head_size] */
-    void *qkv;                               /* [(heads + 2 kv_heads) * head_size, hidden_size] */
+    void *qkv;                               /* [layers_qkv_width(), hidden_size] */
     void *o;                                 /* [hidden_size, heads * head_size] */
     void *gate_up;                           /* [2 * inner, hidden_size] */
     void *down;                              /* [hidden_size, inner] */
@@ -97,7 +97,7 @@ struct gpu {
     void *embedding;              /* [vocabulary_size, hidden_size] */
     float *norm, *drafter_norm;   /* [hidden_size] */
     float *hidden_norm;           /* the drafter's: [hidden_size] */
-    float *cosines[2], *sines[2]; /* of target and drafter: [capacity, head_size / 2] */
+    float *cosines[2], *sines[2]; /* of target and drafter: [capacity, rotary_size / 2] */
     char *staging[CALL_COUNT];
     struct batch batch; /* the call's, on this GPU */
     struct kept kept;
@@ -177,6 +177,23 @@ static inline int layers_head_width(const struct layers *layers)
 static inline int layers_kv_width(const struct layers *layers)
 {
     return layers->kv_heads * layers->model->head_size;
+}
+
+/* Columns of a query head in `fused`, with its gate where it has one; of all query heads; and of keys and values, too.
+ */
+static inline int layers_query_size(const struct layers *layers)
+{
+    return layers->model->head_size * (layers->model->gated_attention ? 2 : 1);
+}
+
+static inline int layers_query_width(const struct layers *layers)
+{
+    return layers->heads * layers_query_size(layers);
+}
+
+static inline int layers_qkv_width(const struct layers *layers)
+{
+    return layers_query_width(layers) + 2 * layers_kv_width(layers);
 }
 
 struct backend *cuda_open(const struct backend_options *options, struct error *error);

@@ -187,7 +187,8 @@ template <typename T> static __global__ void store_heads(const struct heads_call
     let_next_start();
     if (unit >= units || slot < 0)
         return;
-    size_t x = (size_t)row * call.stride + (size_t)(layer * units + unit) * (size_t)size;
+    size_t x =
+        (size_t)row * call.stride + (size_t)layer * (size_t)head_column(call, units) + (size_t)head_column(call, unit);
     if (is_query) {
         T *query = (T *)call.queries + ((size_t)row * (size_t)call.heads + (size_t)unit) * (size_t)size;
         rotate_head(call, rotation, x, 1.0f / sqrtf((float)size), query);
@@ -209,6 +210,26 @@ void kernels_store_heads(const struct heads_call *call, cudaStream_t stream)
     int units = call->heads + 2 * call->kv_heads;
     dim3 grid((unsigned)call->rows, (unsigned)((units + HEAD_WARPS - 1) / HEAD_WARPS), (unsigned)call->layers);
     OF_TYPE(call->type, launch(store_heads<T>, grid, HEAD_WARPS * WARP, 0, stream, *call));
+}
+
+/* A warp has a head of a row. */
+template <typename T> static __global__ void gate_heads(const struct heads_call call, T *attended)
+{
+    int row = (int)blockIdx.x, head = (int)blockIdx.y * HEAD_WARPS + (int)threadIdx.x / WARP, size = call.head_size;
+    wait_for_previous();
+    let_next_start();
+    if (head >= call.heads)
+        return;
+    size_t gate = (size_t)row * call.stride + (size_t)(head_column(call, head) + size);
+    T *out = attended + ((size_t)row * (size_t)call.heads + (size_t)head) * (size_t)size;
+    for (int i = (int)threadIdx.x % WARP; i < size; i += WARP)
+        store(&out[i], load(out[i]) / (1.0f + expf(-fused_at(call, gate + (size_t)i))));
+}
+
+void kernels_gate_heads(const struct heads_call *call, void *attended, cudaStream_t stream)
+{
+    dim3 grid((unsigned)call->rows, (unsigned)((call->heads + HEAD_WARPS - 1) / HEAD_WARPS));
+    OF_TYPE(call->type, launch(gate_heads<T>, grid, HEAD_WARPS * WARP, 0, stream, *call, (T *)attended));
 }
 
 /* --- compaction ------------------------------------------------------------------------------------------------- */

@@ -68,17 +68,23 @@ void kernels_gather(const void *in, const int *sources, int count, size_t row_by
 struct heads_call {
     enum element type;
     int rows, layers, heads, kv_heads, head_size, capacity;
+    int query_size;                           /* columns of a query head, with its gate where it has one */
+    int rotary_size;                          /* leading elements of a head that are rotated */
     int parts;                                /* of fused, to be added */
     size_t stride, part_stride, cache_stride; /* of a row and a part of fused; of a layer's cache, in elements */
     const float *fused;
     const float *q_norm, *k_norm;            /* [head_size]; [layers, head_size] */
-    const float *cosines, *sines;            /* [capacity, head_size / 2] */
+    const float *cosines, *sines;            /* [capacity, rotary_size / 2] */
     const int *positions, *sessions, *slots; /* [rows] */
     float epsilon;
     void *queries; /* [rows, heads, head_size] */
     void *keys, *values;
 };
 void kernels_store_heads(const struct heads_call *call, cudaStream_t stream);
+
+/* Where a query head's columns of fused are the query's and then its gate's: attended[rows, heads, head_size], in the
+ * type, is multiplied by the gates' sigmoids. */
+void kernels_gate_heads(const struct heads_call *call, void *attended, cudaStream_t stream);
 
 /* One row times weights in bfloat16: y[outputs] = W[outputs, inputs] · a, accumulated in float32, where `a` is `input`,
  * or x / sqrt(mean(x²) + epsilon) · norm rounded to bfloat16. `gated`: [inner] = silu(gate) · up of W[gate | up,

@@ -54,8 +54,10 @@ static struct heads_call heads_of(const struct cuda *cuda, const struct gpu *gpu
         .kv_heads = layers->kv_heads,
         .head_size = model->head_size,
         .capacity = cuda->options.capacity,
+        .query_size = layers_query_size(layers),
+        .rotary_size = model->rotary_size,
         .parts = parts.count,
-        .stride = (size_t)(layers->heads + 2 * layers->kv_heads) * (size_t)model->head_size,
+        .stride = (size_t)layers_qkv_width(layers),
         .part_stride = parts.stride,
         .fused = rank->fused,
         .q_norm = weights->q_norm,
@@ -105,15 +107,18 @@ static struct attention_call attention_of(const struct cuda *cuda, const struct 
 /* From `fused` to `attended`. */
 static void attend(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter, int layer)
 {
+    const struct layers *layers = drafter ? &rank->drafter : &rank->target;
     const struct heads_call heads = heads_of(cuda, gpu, rank, drafter, layer);
     const struct attention_call call = attention_of(cuda, gpu, rank, drafter, layer);
     if (call.longest == 1 && !call.window &&
         kernels_attend_rows_takes(call.type, call.rows, call.heads, call.kv_heads, call.head_size)) {
         kernels_attend_rows(&heads, &call, gpu->stream);
-        return;
+    } else {
+        kernels_store_heads(&heads, gpu->stream);
+        kernels_attend(&call, gpu->stream);
     }
-    kernels_store_heads(&heads, gpu->stream);
-    kernels_attend(&call, gpu->stream);
+    if (layers->model->gated_attention)
+        kernels_gate_heads(&heads, rank->attended, gpu->stream);
 }
 
 /* y = W · the normed residual stream: in `x` still where it is a single row, otherwise in `input`. */
@@ -146,15 +151,14 @@ static void run_attention(const struct cuda *cuda, const struct gpu *gpu, struct
     const struct layers *layers = layers_of(rank, drafter);
     const struct model *model = layers->model;
     const struct layer_weights *weights = &layers->weights[layer];
-    int heads = layers->heads * model->head_size, kv = layers->kv_heads * model->head_size;
     const struct matvec_call qkv = {.inputs = model->hidden_size,
-                                    .outputs = heads + 2 * kv,
+                                    .outputs = layers_qkv_width(layers),
                                     .weights = weights->qkv,
                                     .x = gpu->x,
                                     .norm = weights->input_norm,
                                     .epsilon = model->norm_epsilon,
                                     .y = rank->fused};
-    const struct matvec_call o = {.inputs = heads,
+    const struct matvec_call o = {.inputs = layers_head_width(layers),
                                   .outputs = model->hidden_size,
                                   .weights = weights->o,
                                   .input = rank->attended,
@@ -324,6 +328,7 @@ static void store_context(const struct cuda *cuda, const struct gpu *gpu, const 
         .kv_heads = layers->kv_heads,
         .head_size = model->head_size,
         .capacity = cuda->options.capacity,
+        .rotary_size = model->rotary_size,
         .parts = parts.count,
         .stride = (size_t)(model->layer_count * width),
         .part_stride = parts.stride,
@@ -394,10 +399,13 @@ static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, s
 {
     const struct layers *layers = layers_of(rank, drafter);
     const struct layer_weights *weights = &layers->weights[layer];
-    int hidden = layers->model->hidden_size, heads = layers->heads * layers->model->head_size;
-    int kv = layers->kv_heads * layers->model->head_size;
+    int hidden = layers->model->hidden_size, heads = layers_head_width(layers);
     const struct matvec_call calls[] = {
-        {.inputs = hidden, .outputs = heads + 2 * kv, .weights = weights->qkv, .input = gpu->input, .y = rank->fused},
+        {.inputs = hidden,
+         .outputs = layers_qkv_width(layers),
+         .weights = weights->qkv,
+         .input = gpu->input,
+         .y = rank->fused},
         {.inputs = heads, .outputs = hidden, .weights = weights->o, .input = rank->attended, .y = rank->sums[0]},
         {.inputs = hidden,
          .outputs = 2 * layers->inner,

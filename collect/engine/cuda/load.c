@@ -8,7 +8,7 @@
 static void load_layer(struct loader *loader, const struct layers *layers, int rank, const struct model_layer *from,
                        struct layer_weights *to)
 {
-    const struct weight_part qkv[] = {weight_rows(from->q, rank, layers_head_width(layers)),
+    const struct weight_part qkv[] = {weight_rows(from->q, rank, layers_query_width(layers)),
                                       weight_rows(from->k, layers->kv_slice, layers_kv_width(layers)),
                                       weight_rows(from->v, layers->kv_slice, layers_kv_width(layers))};
     const struct weight_part gate_up[] = {weight_rows(from->gate, rank, layers->inner),
@@ -89,11 +89,11 @@ void load_weights(struct cuda *cuda, struct gpu *gpu)
 void load_rotation(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
 {
     const struct model *model = drafter ? cuda->options.drafter : cuda->options.target;
-    size_t half = (size_t)model->head_size / 2, capacity = (size_t)cuda->options.capacity;
+    size_t half = (size_t)model->rotary_size / 2, capacity = (size_t)cuda->options.capacity;
     size_t bytes = capacity * half * sizeof(float);
     float *cosines = xmalloc(bytes), *sines = xmalloc(bytes);
     for (size_t i = 0; i < half; i++) {
-        float frequency = 1.0f / powf(model->rope_theta, (float)(2 * i) / (float)model->head_size);
+        float frequency = 1.0f / powf(model->rope_theta, (float)(2 * i) / (float)model->rotary_size);
         for (size_t position = 0; position < capacity; position++) {
             float angle = (float)position * frequency;
             cosines[position * half + i] = cosf(angle);

@@ -47,7 +47,7 @@ static int widest(const struct layers *layers, bool drafter)
 {
     const struct model *model = layers->model;
     int kv = layers->kv_heads * model->head_size;
-    int width = most(layers->heads * model->head_size + 2 * kv, 2 * layers->inner);
+    int width = most(layers_qkv_width(layers), 2 * layers->inner);
     return most(width, drafter ? 2 * model->layer_count * kv : 0);
 }
 
@@ -98,7 +98,7 @@ static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
     size_t features = models[1] ? rows * (size_t)models[1]->feature_count * hidden : 0;
     int count = 0;
     for (int i = 0; i < 2 && models[i]; i++) {
-        size_t angles = (size_t)cuda->options.capacity * (size_t)models[i]->head_size / 2;
+        size_t angles = (size_t)cuda->options.capacity * (size_t)models[i]->rotary_size / 2;
         buffers[count++] = (struct buffer){(void **)&gpu->cosines[i], angles, sizeof(float), false, true};
         buffers[count++] = (struct buffer){(void **)&gpu->sines[i], angles, sizeof(float), false, true};
     }

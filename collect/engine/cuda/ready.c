@@ -61,8 +61,8 @@ static void create_layer_products(const struct cuda *cuda, const struct gpu *gpu
     const struct product_trial qkv = {.x = gpu->input, .y = rank->fused}, o = {.x = rank->attended, .y = rank->sums[0]},
                                gate_up = {.x = gpu->input, .y = rank->fused, .gated = rank->gated},
                                down = {.x = rank->gated, .y = rank->sums[1]};
-    layers->qkv = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, qkv), hidden,
-                               heads + 2 * layers_kv_width(layers), &qkv);
+    layers->qkv =
+        ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, qkv), hidden, layers_qkv_width(layers), &qkv);
     layers->o = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, o), heads, hidden, &o);
     layers->gate_up =
         ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, gate_up), hidden, 2 * inner, &gate_up);
