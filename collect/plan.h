@@ -39,7 +39,7 @@ struct plan_engine {
     const char *dtype;            /* "float32", "bfloat16" */
 };
 
-/* A command line or a value of the environment may hold {tp}, {method}, {budget}, {port} and {arm}: see
+/* A command line or a value of the environment may hold {tp}, {method}, {budget}, {port}, {arm} and {log}: see
  * collect/server/launch.h. */
 struct plan_launch {
     const json_t *argv; /* what is started for each arm, in a process group of its own; NULL: nothing */

@@ -24,12 +24,12 @@ enum { PORT_FIRST = 20000, PORT_COUNT = 10000 }; /* what is free is looked for h
 /* What placeholders stand for; NULL: nothing, and the placeholder stays. */
 struct values {
     char tp[16], budget[16], arm[ARM_NAME_SIZE];
-    const char *method, *port;
+    const char *method, *port, *log;
 };
 
-static struct values make_values(const struct arm *arm, const char *port)
+static struct values make_values(const struct arm *arm, const char *port, const char *log)
 {
-    struct values values = {.method = method_names[arm->method], .port = port};
+    struct values values = {.method = method_names[arm->method], .port = port, .log = log};
     snprintf(values.tp, sizeof values.tp, "%d", arm->tensor_parallel);
     snprintf(values.budget, sizeof values.budget, "%d", arm->budget);
     arm_name(arm, values.arm);
@@ -41,11 +41,8 @@ static char *fill(const char *text, const struct values *values)
 {
     const struct {
         const char *name, *value;
-    } all[] = {{"{tp}", values->tp},
-               {"{method}", values->method},
-               {"{budget}", values->budget},
-               {"{arm}", values->arm},
-               {"{port}", values->port}};
+    } all[] = {{"{tp}", values->tp},   {"{method}", values->method}, {"{budget}", values->budget},
+               {"{arm}", values->arm}, {"{port}", values->port},     {"{log}", values->log}};
     char *filled = xstrdup("");
     for (const char *at = text; *at;) {
         const char *value = NULL;
@@ -73,20 +70,22 @@ static void append_filled(json_t *to, const json_t *strings, const struct values
     }
 }
 
-static json_t *make_argv(const struct plan_server *server, const struct arm *arm, const char *port)
+static json_t *make_argv(const struct plan_server *server, const struct arm *arm, const struct values *values)
 {
     const struct plan_launch *launch = &server->launch;
-    const struct values values = make_values(arm, port);
     json_t *argv = json_array();
-    append_filled(argv, launch->argv ? launch->argv : launch->start, &values);
-    append_filled(argv, launch->methods[arm->method], &values);
+    append_filled(argv, launch->argv ? launch->argv : launch->start, values);
+    append_filled(argv, launch->methods[arm->method], values);
     return argv;
 }
 
 json_t *launch_describe(const struct plan_server *server, const struct arm *arm)
 {
     const struct plan_launch *launch = &server->launch;
-    return arm ? make_argv(server, arm, NULL) : json_deep_copy(launch->argv ? launch->argv : launch->start);
+    if (!arm)
+        return json_deep_copy(launch->argv ? launch->argv : launch->start);
+    const struct values values = make_values(arm, NULL, NULL);
+    return make_argv(server, arm, &values);
 }
 
 static bool has_budget(const json_t *strings)
@@ -170,7 +169,7 @@ static int find_free_port(void)
 
 char *launch_url(const struct plan_server *server, const struct arm *arm)
 {
-    const struct values values = make_values(arm, NULL);
+    const struct values values = make_values(arm, NULL, NULL);
     char *url = fill(server->url[arm->method], &values), *port = find_port(url);
     if (!port || strtol(port, NULL, 10) != 0)
         return url;
@@ -224,7 +223,7 @@ static int start_process(struct launch *launch, const json_t *argv, struct proce
 {
     char port[PORT_SIZE];
     read_port(launch->url, port);
-    const struct values values = make_values(&launch->arm, port);
+    const struct values values = make_values(&launch->arm, port, launch->log);
     char **list = to_argv(argv), **env = make_env(launch->server->launch.env, &values);
     int result = process_start(process, list, env, launch->log, error);
     free(list);
@@ -262,10 +261,19 @@ static int make_log(const char *log, struct error *error)
     return result || file_remove(log, error) ? -1 : 0;
 }
 
+/* {log} may be given to what runs in another folder. */
+static char *make_absolute(const char *path)
+{
+    char *here = path[0] == '/' ? NULL : get_current_dir_name();
+    char *absolute = here ? xformat("%s/%s", here, path) : xstrdup(path);
+    free(here);
+    return absolute;
+}
+
 void launch_init(struct launch *launch, const struct plan_server *server, const struct arm *arm, const char *log)
 {
     *launch = (struct launch){
-        .server = server, .arm = *arm, .url = launch_url(server, arm), .log = log ? xstrdup(log) : NULL};
+        .server = server, .arm = *arm, .url = launch_url(server, arm), .log = log ? make_absolute(log) : NULL};
 }
 
 int launch_start(struct launch *launch, struct error *error)
@@ -277,7 +285,8 @@ int launch_start(struct launch *launch, struct error *error)
     if (launch->log && make_log(launch->log, error))
         return -1;
     read_port(launch->url, port);
-    json_t *argv = make_argv(server, &launch->arm, port);
+    const struct values values = make_values(&launch->arm, port, launch->log);
+    json_t *argv = make_argv(server, &launch->arm, &values);
     int result =
         server->launch.argv ? start_process(launch, argv, &launch->process, error) : run_command(launch, argv, error);
     launch->started = result == 0;
@@ -303,21 +312,28 @@ static void clean_log(const char *log, const char *secret)
     free(text);
 }
 
-void launch_stop(struct launch *launch, const char *secret)
+/* What waits for a job or a unit ends when that has ended, which is not when the command that asked for it has. */
+static void run_stop(struct launch *launch)
 {
     struct error error = {0};
+    char port[PORT_SIZE], how[PROCESS_HOW_SIZE];
+    read_port(launch->url, port);
+    const struct values values = make_values(&launch->arm, port, launch->log);
+    json_t *argv = json_array();
+    append_filled(argv, launch->server->launch.stop, &values);
+    if (run_command(launch, argv, &error))
+        fprintf(stderr, "%s\n", error.message);
+    else if (launch->process.group)
+        process_wait(&launch->process, launch->server->launch.stop_s, how);
+    json_decref(argv);
+}
+
+void launch_stop(struct launch *launch, const char *secret)
+{
     if (!launch->server)
         return;
-    if (launch->started && launch->server->launch.stop) {
-        char port[PORT_SIZE];
-        read_port(launch->url, port);
-        const struct values values = make_values(&launch->arm, port);
-        json_t *argv = json_array();
-        append_filled(argv, launch->server->launch.stop, &values);
-        if (run_command(launch, argv, &error))
-            fprintf(stderr, "%s\n", error.message);
-        json_decref(argv);
-    }
+    if (launch->started && launch->server->launch.stop)
+        run_stop(launch);
     process_stop(&launch->process, launch->started ? launch->server->launch.stop_s : 0);
     launch->started = false;
     if (launch->log && secret)
@@ -360,6 +376,12 @@ static bool speaks_of_error(const char *line)
     return false;
 }
 
+/* srun tells behind the program's own words that it has ended. */
+static bool is_launchers(const char *line)
+{
+    return strncmp(line, "srun: ", 6) == 0;
+}
+
 char *launch_last_words(const struct launch *launch)
 {
     char *tail = launch->log ? read_tail(launch->log) : NULL, *rest = NULL;
@@ -367,7 +389,7 @@ char *launch_last_words(const struct launch *launch)
     for (char *line = tail ? strtok_r(tail, "\r\n", &rest) : NULL; line; line = strtok_r(NULL, "\r\n", &rest)) {
         if (line[strspn(line, " \t")])
             last = line;
-        if (speaks_of_error(line))
+        if (speaks_of_error(line) && !(error && is_launchers(line)))
             error = line;
     }
     char *words = xformat("%.400s", error ? error : last);

@@ -1,7 +1,8 @@
 /* The server of an arm: started for it and stopped after it, by a command of the plan's; or running all along.
  *
  * Command lines, values of the environment and URLs may hold placeholders: {tp} ranks, {method} "auto", "linear" or
- * "ddtree", {budget} nodes of the tree (arms without one may not use it), {port} of the URL, {arm} "tp4-b16". What else
+ * "ddtree", {budget} nodes of the tree (arms without one may not use it), {port} of the URL, {arm} "tp4-b16",
+ * {log} the file that keeps what it writes, for those that write elsewhere unless told. What else
  * stands in braces stays as it is. */
 #ifndef COLLECT_SERVER_LAUNCH_H
 #define COLLECT_SERVER_LAUNCH_H
@@ -16,7 +17,7 @@ int launch_check(const struct plan_server *server, const struct arm *arm, const 
 char *launch_url(const struct plan_server *server, const struct arm *arm);
 
 /* What the plan, which starts a server, runs for the arm, as a JSON array of strings: for records and hashes, {port}
- * left as it is. arm NULL: what it runs for every arm, with all placeholders. A new reference. */
+ * and {log} left as they are. arm NULL: what it runs for every arm, with all placeholders. A new reference. */
 json_t *launch_describe(const struct plan_server *server, const struct arm *arm);
 
 struct launch {

@@ -34,12 +34,17 @@ static const char *health_path(const struct server *server)
     return server->dialect->health ? server->dialect->health : server->dialect->models;
 }
 
+/* "oom" are Slurm's: "Detected 1 oom_kill event in StepId=…". */
+static const char *const memory_words[] = {"out of memory", "bad_alloc", "out-of-memory", "oom_kill", "oom-kill"};
+
 /* The failure that the last words speak of. */
 static int died(struct server *server, const char *how, struct error *error)
 {
     char *words = launch_last_words(&server->launch);
     secret_hide(words, strlen(words), server->api_key);
-    bool memory = strcasestr(words, "out of memory") || strcasestr(words, "bad_alloc");
+    bool memory = false;
+    for (size_t i = 0; i < sizeof memory_words / sizeof *memory_words; i++)
+        memory |= strcasestr(words, memory_words[i]) != NULL;
     fail(error, "%s%s%s", how, words[0] ? "; last words: " : "", words);
     free(words);
     return memory ? SOURCE_OUT_OF_MEMORY : SOURCE_SERVER_DIED;
