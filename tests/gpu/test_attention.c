@@ -153,6 +153,7 @@ static void make_scene(struct scene *scene, enum element type, int head_size, in
                                           .head_size = head_size,
                                           .capacity = length + shape->rows + (number % 2 ? 3000 : 5),
                                           .longest = shape->rows,
+                                          .reach = number % 3 ? length + shape->rows : 0,
                                           .window = shape->window,
                                           .causal_window = shape->causal_window,
                                           .words = (shape->rows + 63) / 64};
@@ -398,6 +399,7 @@ static void bench_case(int rows, int context, enum attention_sight sight, void *
                                    .head_size = 128,
                                    .capacity = capacity,
                                    .longest = rows,
+                                   .reach = context + rows,
                                    .words = (rows + 63) / 64}};
     struct attention_call *call = &scene.call;
     struct attention_segment segment = {0, 0, rows, context, sight};

@@ -2,15 +2,11 @@
  * 2023), in bfloat16 on tensor cores. Rows of all heads that share a KV head are packed, so that its keys are read once
  * for them; the warps of a block have 16 or 32 queries each, or, of 16 queries and less, 16 keys of a tile each. Bit
  * sets and windows cost only the tiles of keys that they cut. */
-#include "collect/engine/cuda/attention.cuh"
-#include "collect/engine/cuda/mma.cuh"
+#include "collect/engine/cuda/attention_softmax.cuh"
 
 #define WARPS 4
 #define THREADS (WARPS * WARP)
 #define FEW 16 /* queries of which the warps share out keys */
-#define LOG2_E 1.4426950408889634f
-
-typedef __nv_bfloat16 bf16;
 
 /* Shared memory for heads of D: queries, two stages of a tile of keys and values, and a bit set for each query. Rows
  * are 16 bytes longer than D, which spreads the rows of an 8 x 8 matrix over all banks. */
@@ -19,26 +15,6 @@ template <int D> struct layout {
     static constexpr int TILE = KEYS * PITCH, STAGES = QUERIES * PITCH, SEEN = STAGES + 4 * TILE;
     static constexpr int BYTES = SEEN + QUERIES * (int)sizeof(uint64_t);
 };
-
-/* The softmax of a warp's M * 16 queries so far; a lane has rows g and g + 8 of each 16 (see mma.cuh). */
-template <int D, int M> struct running {
-    float sums[M][D / 8][4], best[M][2], total[M][2];
-};
-
-template <int D, int M> static __device__ __forceinline__ void start(struct running<D, M> &running)
-{
-#pragma unroll
-    for (int m = 0; m < M; m++) {
-#pragma unroll
-        for (int i = 0; i < D / 8 * 4; i++)
-            running.sums[m][i / 4][i % 4] = 0;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            running.best[m][half] = -INFINITY;
-            running.total[m][half] = 0;
-        }
-    }
-}
 
 /* --- tiles of shared memory -------------------------------------------------------------------------------------- */
 
@@ -113,40 +89,6 @@ static __device__ __forceinline__ void mask(const uint64_t *seen, int first_key,
                     if (!(bits >> (n * 8 + i) & 1))
                         scores[m][n][half * 2 + i] = -INFINITY;
         }
-}
-
-/* Turns the scores of a tile into weights, and brings what was summed before to the same largest score. */
-template <int D, int M, int N>
-static __device__ __forceinline__ void weigh(struct running<D, M> &running, float (&scores)[M][N][4])
-{
-#pragma unroll
-    for (int m = 0; m < M; m++) {
-        float factors[2];
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float highest = running.best[m][half], sum = 0;
-#pragma unroll
-            for (int n = 0; n < N; n++)
-                highest = fmaxf(highest, fmaxf(scores[m][n][half * 2], scores[m][n][half * 2 + 1]));
-            highest = fmaxf(highest, __shfl_xor_sync(ALL_LANES, highest, 1));
-            highest = fmaxf(highest, __shfl_xor_sync(ALL_LANES, highest, 2));
-            float origin = highest == -INFINITY ? 0 : highest * LOG2_E;
-            factors[half] = power_of_two(fmaf(running.best[m][half], LOG2_E, -origin));
-            running.best[m][half] = highest;
-#pragma unroll
-            for (int n = 0; n < N; n++)
-#pragma unroll
-                for (int i = half * 2; i < half * 2 + 2; i++) {
-                    scores[m][n][i] = power_of_two(fmaf(scores[m][n][i], LOG2_E, -origin));
-                    sum += scores[m][n][i];
-                }
-            running.total[m][half] = fmaf(running.total[m][half], factors[half], sum);
-        }
-        if (__any_sync(ALL_LANES, factors[0] != 1 || factors[1] != 1))
-#pragma unroll
-            for (int i = 0; i < D / 8 * 4; i++)
-                running.sums[m][i / 4][i % 4] *= factors[i % 4 / 2];
-    }
 }
 
 /* sums[M * 16, D] += weights[M * 16, N * 8] values; the address is the lane's. */
@@ -260,30 +202,6 @@ static __device__ __forceinline__ void put_merged(const struct attention_call &c
     }
 }
 
-/* The last block of a tile's splits to come here joins them. */
-static __device__ __forceinline__ void join_if_last(const struct attention_call &call,
-                                                    const struct attention_work &work, int tile, int kv_head)
-{
-    __shared__ bool is_last;
-    unsigned *arrived = counter_at(call, tile, kv_head);
-    int row, head;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        is_last = atomicAdd(arrived, 1) == (unsigned)work.splits - 1;
-        if (is_last)
-            *arrived = 0;
-    }
-    __syncthreads();
-    if (!is_last)
-        return;
-    __threadfence();
-    for (int query = (int)threadIdx.x / WARP; query < work.query_count; query += WARPS) {
-        unpack(call, work.segment, kv_head, work.query + query, &row, &head);
-        join_query<bf16>(call, (int)gridDim.z, work.splits, row, head);
-    }
-}
-
 /* --- the kernel -------------------------------------------------------------------------------------------------- */
 
 /* A block's part: M * 16 queries a warp; or, where the warps share out the keys, M = 1 and SHARED. Fills `running`. */
@@ -305,18 +223,7 @@ static __device__ __forceinline__ void run(const struct attention_call &call, co
     size_t cache = ((size_t)segment.session * (size_t)call.kv_heads + (size_t)kv_head) * (size_t)call.capacity;
     const bf16 *keys = (const bf16 *)call.keys + cache * D, *values = (const bf16 *)call.values + cache * D;
     int group = call.heads / call.kv_heads, last = work.query + work.query_count - 1;
-    int first_row = work.query / group, last_row = last / group;
-
-    /* Tiles that end behind `new_from`, or begin before `window_to`, have keys that some query does not see. */
-    int new_from = segment.base + (segment.sight == ATTENTION_RUN     ? first_row + 1
-                                   : segment.sight == ATTENTION_WHOLE ? segment.count
-                                                                      : 0);
-    int window_to = 0;
-    if (call.window) {
-        new_from = min(new_from, segment.base + (segment.sight == ATTENTION_TREE ? 0 : first_row) +
-                                     (call.causal_window ? 1 : call.window));
-        window_to = segment.base + (segment.sight == ATTENTION_TREE ? segment.count - 1 : last_row) - call.window + 1;
-    }
+    const struct attention_cut cut = find_cut(call, work);
 
     /* What was committed before is read while the kernel before this one ends. */
     bool early = work.from + KEYS <= segment.base, both = work.from + 2 * KEYS <= min(segment.base, work.to);
@@ -343,7 +250,7 @@ static __device__ __forceinline__ void run(const struct attention_call &call, co
             copy_rows<D>(to + layout<D>::TILE, values + (size_t)next * D, work.to - next);
         }
         copies_commit();
-        bool masked = next > new_from || key < window_to;
+        bool masked = next > cut.new_from || key < cut.window_to;
         if (masked && (int)threadIdx.x < QUERIES)
             seen[threadIdx.x] = sees(call, segment, min(work.query + (int)threadIdx.x, last) / group, key);
         copies_wait<1>();
@@ -381,7 +288,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attend(const struct attenti
         run<D, 1, true>(call, work, kv_head, memory, running);
         put_merged<D>(call, work, kv_head, running, (float *)(memory + layout<D>::STAGES));
         if (join_here && work.splits > 1)
-            join_if_last(call, work, tile, kv_head);
+            join_if_last(call, work, splits, tile, kv_head);
     } else if (work.query_count <= 16 * WARPS) {
         struct running<D, 1> running;
         run<D, 1, false>(call, work, kv_head, memory, running);
@@ -428,7 +335,10 @@ void kernels_attend(const struct attention_call *call, cudaStream_t stream)
 {
     for (size_t i = 0; call->type == ELEMENT_BFLOAT16 && i < sizeof launches / sizeof *launches; i++)
         if (launches[i].head_size == call->head_size) {
-            launches[i].launch(call, stream);
+            if (attend_few_takes(call))
+                attend_few_queries(call, launches[i].queries, stream);
+            else
+                launches[i].launch(call, stream);
             return;
         }
     attend_simply(call, stream);

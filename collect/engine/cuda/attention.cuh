@@ -122,6 +122,30 @@ static __device__ __forceinline__ uint64_t sees(const struct attention_call &cal
     return ones(last + 1 - start) & ~ones(position - call.window + 1 - start);
 }
 
+/* Runs of keys that end behind `new_from`, or begin before `window_to`, have some that one of the queries at hand does
+ * not see. */
+struct attention_cut {
+    int new_from, window_to;
+};
+
+static __device__ __forceinline__ struct attention_cut find_cut(const struct attention_call &call,
+                                                                const struct attention_work &work)
+{
+    const struct attention_segment &segment = work.segment;
+    int group = call.heads / call.kv_heads;
+    int first_row = work.query / group, last_row = (work.query + work.query_count - 1) / group;
+    struct attention_cut cut = {segment.base, 0};
+    if (segment.sight != ATTENTION_TREE)
+        cut.new_from += segment.sight == ATTENTION_RUN ? first_row + 1 : segment.count;
+    if (call.window) {
+        bool tree = segment.sight == ATTENTION_TREE;
+        cut.new_from =
+            min(cut.new_from, segment.base + (tree ? 0 : first_row) + (call.causal_window ? 1 : call.window));
+        cut.window_to = segment.base + (tree ? segment.count - 1 : last_row) - call.window + 1;
+    }
+    return cut;
+}
+
 /* --- results in parts ------------------------------------------------------------------------------------------- */
 
 /* The scratch: counters, then [split, row, head, head_size] sums, then [split, row, head] pairs of the largest score
@@ -198,10 +222,39 @@ static __device__ __forceinline__ void join_query(const struct attention_call &c
     }
 }
 
-/* --- launches (attention.cu, attention_simple.cu) --------------------------------------------------------------- */
+/* The last block of a tile's splits to come here joins them. */
+static __device__ __forceinline__ void
+join_if_last(const struct attention_call &call, const struct attention_work &work, int splits, int tile, int kv_head)
+{
+    __shared__ bool is_last;
+    unsigned *arrived = counter_at(call, tile, kv_head);
+    int row, head;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        is_last = atomicAdd(arrived, 1) == (unsigned)work.splits - 1;
+        if (is_last)
+            *arrived = 0;
+    }
+    __syncthreads();
+    if (!is_last)
+        return;
+    __threadfence();
+    for (int query = (int)threadIdx.x / WARP; query < work.query_count; query += (int)blockDim.x / WARP) {
+        unpack(call, work.segment, kv_head, work.query + query, &row, &head);
+        join_query<__nv_bfloat16>(call, splits, work.splits, row, head);
+    }
+}
+
+/* --- launches --------------------------------------------------------------- */
 
 /* Ways that the keys of a call in tiles of `queries` are split. */
 int attention_splits(const struct attention_call *call, int queries);
+
+/* Whether there are few queries, and keys by the call's reach; and their attention (attention_few.cu), in tiles of
+ * `queries`. */
+bool attend_few_takes(const struct attention_call *call);
+void attend_few_queries(const struct attention_call *call, int queries, cudaStream_t stream);
 
 /* Float32, and head sizes that tensor cores were not asked for. */
 void attend_simply(const struct attention_call *call, cudaStream_t stream);

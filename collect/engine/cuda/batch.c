@@ -91,6 +91,7 @@ static void add_segment(struct cuda *cuda, int index, int first, const struct se
     if (base + segment->count > cuda->options.capacity)
         die("session %d: %d rows behind %d do not fit its %d positions", segment->session, segment->count, base,
             cuda->options.capacity);
+    batch->reach = base + segment->count > batch->reach ? base + segment->count : batch->reach;
     batch->segments[index] = (struct attention_segment){segment->session, first, segment->count, base,
                                                         whole              ? ATTENTION_WHOLE
                                                         : segment->parents ? ATTENTION_TREE

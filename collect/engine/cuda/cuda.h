@@ -73,6 +73,7 @@ enum call { CALL_PROMPT, CALL_STEP, CALL_DRAFT, CALL_VERIFY, CALL_COMMIT, CALL_C
 struct batch {
     int rows, segment_count, tile_count, words;
     int longest;                                /* rows of a segment at most */
+    int reach;                                  /* positions and rows that a segment ends behind at most */
     int *tokens, *positions, *sessions, *slots; /* [rows] */
     struct attention_segment *segments;         /* [segment_count] */
     struct attention_tile *tiles;               /* [tile_count] */
@@ -108,7 +109,7 @@ struct gpu {
     void *features;                      /* [rows, feature_count * hidden_size] */
     void *kept_features;                 /* the same for paths */
     unsigned *steps;                     /* of `auto`, that this GPU has made */
-    cudaGraphExec_t *graphs[CALL_COUNT]; /* host [sessions]: of 1, 2, ... sessions */
+    cudaGraphExec_t *graphs[CALL_COUNT][2]; /* host [sessions]: of 1, 2, ... sessions, near ones and far ones */
 };
 
 struct cuda {

@@ -25,9 +25,11 @@ void graph_shape(struct cuda *cuda, enum call call, int sessions)
     free(segments);
 }
 
-static void capture(struct cuda *cuda, enum call call, int sessions)
+static void capture(struct cuda *cuda, enum call call, bool far, int sessions)
 {
     graph_shape(cuda, call, sessions);
+    for (int i = 0; far && i < cuda->gpu_count; i++)
+        cuda->gpus[i].batch.reach = 0;
     calls_queue(cuda, call); /* once as it is: kernels are loaded when first used */
     cuda_wait(cuda);
     FOR_GPUS(cuda, gpu)
@@ -38,26 +40,29 @@ static void capture(struct cuda *cuda, enum call call, int sessions)
         CUDA_CHECK(cudaStreamEndCapture(gpu->stream, graph++));
     graph = graphs;
     FOR_GPUS(cuda, gpu) {
-        CUDA_CHECK(cudaGraphInstantiate(&gpu->graphs[call][sessions - 1], *graph, 0));
+        CUDA_CHECK(cudaGraphInstantiate(&gpu->graphs[call][far][sessions - 1], *graph, 0));
         CUDA_CHECK(cudaGraphDestroy(*graph++));
-        CUDA_CHECK(cudaGraphUpload(gpu->graphs[call][sessions - 1], gpu->stream));
+        CUDA_CHECK(cudaGraphUpload(gpu->graphs[call][far][sessions - 1], gpu->stream));
     }
     cuda_wait(cuda);
 }
 
-static bool has_call(const struct cuda *cuda, enum call call)
+static bool has_call(const struct cuda *cuda, enum call call, bool far)
 {
-    return call != CALL_PROMPT && (call == CALL_STEP) == !cuda->options.drafter;
+    bool captured = call != CALL_PROMPT && (call == CALL_STEP) == !cuda->options.drafter;
+    return captured &&
+           (!far || (cuda->options.capacity > ATTENTION_NEAR && (call == CALL_DRAFT || call == CALL_VERIFY)));
 }
 
 void graph_capture_all(struct cuda *cuda)
 {
-    for (enum call call = 0; call < CALL_COUNT; call++) {
-        for (int i = 0; i < cuda->gpu_count; i++)
-            cuda->gpus[i].graphs[call] = xcalloc((size_t)cuda->options.sessions, sizeof(cudaGraphExec_t));
-        for (int sessions = 1; has_call(cuda, call) && sessions <= cuda->options.sessions; sessions++)
-            capture(cuda, call, sessions);
-    }
+    for (enum call call = 0; call < CALL_COUNT; call++)
+        for (int far = 0; far <= 1; far++) {
+            for (int i = 0; i < cuda->gpu_count; i++)
+                cuda->gpus[i].graphs[call][far] = xcalloc((size_t)cuda->options.sessions, sizeof(cudaGraphExec_t));
+            for (int sessions = 1; has_call(cuda, call, far) && sessions <= cuda->options.sessions; sessions++)
+                capture(cuda, call, far, sessions);
+        }
     graph_restart_steps(cuda);
 }
 
@@ -70,9 +75,10 @@ void graph_restart_steps(struct cuda *cuda)
 
 void graph_launch(struct cuda *cuda, enum call call, int sessions)
 {
+    bool far = has_call(cuda, call, true) && cuda->host.reach > ATTENTION_NEAR;
     FOR_GPUS(cuda, gpu) {
         watch_mark(cuda, gpu, WATCH_CALLS, "call");
-        CUDA_CHECK(cudaGraphLaunch(gpu->graphs[call][sessions - 1], gpu->stream));
+        CUDA_CHECK(cudaGraphLaunch(gpu->graphs[call][far][sessions - 1], gpu->stream));
         watch_mark(cuda, gpu, WATCH_CALLS, NULL);
     }
 }
@@ -80,10 +86,11 @@ void graph_launch(struct cuda *cuda, enum call call, int sessions)
 void graph_destroy_all(struct cuda *cuda)
 {
     FOR_GPUS(cuda, gpu)
-        for (enum call call = 0; call < CALL_COUNT; call++) {
-            for (int i = 0; gpu->graphs[call] && i < cuda->options.sessions; i++)
-                if (gpu->graphs[call][i])
-                    CUDA_CHECK(cudaGraphExecDestroy(gpu->graphs[call][i]));
-            free(gpu->graphs[call]);
+        for (int i = 0; i < 2 * CALL_COUNT; i++) {
+            cudaGraphExec_t *graphs = gpu->graphs[i / 2][i % 2];
+            for (int s = 0; graphs && s < cuda->options.sessions; s++)
+                if (graphs[s])
+                    CUDA_CHECK(cudaGraphExecDestroy(graphs[s]));
+            free(graphs);
         }
 }

@@ -122,6 +122,7 @@ int kernels_attention_queries(enum element type, int head_size);
 #define ATTENTION_QUERIES_MINIMUM 16 /* of a tile, for any type and head size */
 
 #define ATTENTION_HEAD_SIZE_MAXIMUM 256
+#define ATTENTION_NEAR 4096 /* a reach up to which few queries have a kernel of their own */
 
 /* Each row sees its session's committed positions and those new rows of its segment that the segment's sight gives it,
  * as far as they lie within the window. What a launch does depends on the call's numbers alone, and not on what its
@@ -131,6 +132,7 @@ struct attention_call {
     enum element type;
     int rows, heads, kv_heads, head_size, capacity;
     int longest;               /* rows that a segment has at most */
+    int reach;                 /* positions and rows that a segment ends behind at most; 0: any up to the capacity */
     int window;                /* 0: none */
     int causal_window;         /* within a window no later position is seen; otherwise as far ahead as back */
     const void *queries;       /* [rows, heads, head_size], scaled */
@@ -145,8 +147,7 @@ struct attention_call {
 };
 void kernels_attend(const struct attention_call *call, cudaStream_t stream);
 
-/* Attention of segments of one row each, from fused on: what kernels_store_heads() and kernels_attend() do, in one; no
- * windows. */
+/* Attention of segments of one row each, from fused on: what kernels_store_heads() and kernels_attend() do, in one. */
 bool kernels_attend_rows_takes(enum element type, int rows, int heads, int kv_heads, int head_size);
 void kernels_attend_rows(const struct heads_call *heads, const struct attention_call *call, cudaStream_t stream);
 

@@ -88,6 +88,7 @@ static struct attention_call attention_of(const struct cuda *cuda, const struct 
         .head_size = model->head_size,
         .capacity = cuda->options.capacity,
         .longest = batch->longest,
+        .reach = batch->reach,
         .window = model->windows ? model->windows[layer] : 0,
         .causal_window = model->causal_windows,
         .queries = rank->queries,
@@ -110,7 +111,7 @@ static void attend(const struct cuda *cuda, const struct gpu *gpu, const struct 
     const struct layers *layers = drafter ? &rank->drafter : &rank->target;
     const struct heads_call heads = heads_of(cuda, gpu, rank, drafter, layer);
     const struct attention_call call = attention_of(cuda, gpu, rank, drafter, layer);
-    if (call.longest == 1 && !call.window &&
+    if (call.longest == 1 &&
         kernels_attend_rows_takes(call.type, call.rows, call.heads, call.kv_heads, call.head_size)) {
         kernels_attend_rows(&heads, &call, gpu->stream);
     } else {
