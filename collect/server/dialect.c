@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+/* Names are those of python/sglang/srt in the sources of 0.5 (entrypoints/http_server.py, managers/scheduler.py,
+ * observability/metrics_collector.py), where prometheus_client writes "_total" behind a counter's name. */
 #define SGLANG_ROUTES                                                                                                  \
     .health = "/health", .models = "/v1/models", .info = {"/server_info", "/model_info"},                              \
     .formerly = "/get_server_info", .tokenize = "/tokenize", .tokenize_text = "prompt", .flush = "/flush_cache",       \
@@ -24,10 +26,15 @@
     .acceptance = "sglang: verify steps of each request (spec_verify_ct) with their histogram, else generated tokens " \
                   "less the first over verify steps (spec_verify_calls)"
 
+/* Of vLLM's V1 engine (v1/metrics/loggers.py, v1/spec_decode/metrics.py); what it is asked for stands in its
+ * configuration, which it tells where VLLM_SERVER_DEV_MODE is 1. */
+#define VLLM_CONFIG "/server_info?config_format=json"
 #define VLLM_ROUTES                                                                                                    \
-    .health = "/health", .models = "/v1/models", .info = {"/version", "/server_info"}, .tokenize = "/tokenize",        \
+    .health = "/health", .models = "/v1/models", .info = {"/version", VLLM_CONFIG}, .tokenize = "/tokenize",           \
     .tokenize_text = "prompt", .flush = "/reset_prefix_cache", .metrics = "/metrics",                                  \
     .context = {{"/v1/models", "data.0.max_model_len"}}, .version = {{"/version", "version"}},                         \
+    .slots_a_rank = {VLLM_CONFIG, "vllm_config.scheduler_config.max_num_seqs"},                                        \
+    .ranks = {VLLM_CONFIG, "vllm_config.parallel_config.data_parallel_size"},                                          \
     .log_cache = "GPU KV cache size: ", .cache_metric = "vllm:cache_config_info",                                      \
     .counters = {.rounds = "vllm:spec_decode_num_drafts",                                                              \
                  .drafted = "vllm:spec_decode_num_draft_tokens",                                                       \

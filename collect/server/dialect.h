@@ -45,6 +45,7 @@ struct dialect {
     struct dialect_number context[DIALECT_PLACES]; /* positions of a request */
     struct dialect_number slots[DIALECT_PLACES];   /* requests at once */
     struct dialect_number cache[DIALECT_PLACES];   /* positions of the whole cache */
+    struct dialect_number slots_a_rank;            /* the same of each of these: */
     struct dialect_number ranks; /* that serve requests by themselves, each with a log line of its own */
     struct dialect_number version[DIALECT_PLACES];
     const char *cache_metric; /* whose labels are num_gpu_blocks and block_size; NULL: there is none */

@@ -140,6 +140,8 @@ static void find_sizes(const struct dialect *dialect, const char *log, const cha
     const int64_t said = number_at(info->said, &dialect->ranks), ranks = said > 0 && said <= 1024 ? said : 1;
     info->context = find_number(info->said, dialect->context);
     info->slots = find_size(info->said, dialect->slots, read_log_number(log, dialect->log_slots), ranks);
+    if (info->slots < 0 && number_at(info->said, &dialect->slots_a_rank) > 0)
+        info->slots = number_at(info->said, &dialect->slots_a_rank) * ranks;
     info->cache = find_size(info->said, dialect->cache, read_log_number(log, dialect->log_cache), ranks);
     info->states = read_log_number(log, dialect->log_states);
     info->states *= info->states > 0 ? ranks : 1;

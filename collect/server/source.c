@@ -171,7 +171,8 @@ static void read_counters(struct delivery *delivery, struct sample *sample)
     const struct server *server = &delivery->self->server;
     const struct watch_counters before = delivery->before;
     delivery->before = watch_read_drained(server->http, server->dialect, &before, sample->tokens);
-    const double rounds = delivery->before.rounds - before.rounds, cached = delivery->before.cached - before.cached;
+    const double rounds = delivery->before.rounds - before.rounds;
+    const double cached = delivery->before.cached - watch_cached_before(&before, &delivery->before);
     if (sample->rounds < 0 && server->arm.method != METHOD_AUTO && rounds > 0 && rounds <= sample->tokens)
         sample->rounds = (int)rounds;
     if (sample->cached_tokens < 0 && cached >= 0 && cached <= sample->prompt_tokens)

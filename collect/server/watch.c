@@ -55,6 +55,12 @@ struct watch_counters watch_read_drained(struct http *http, const struct dialect
     return now;
 }
 
+double watch_cached_before(const struct watch_counters *before, const struct watch_counters *after)
+{
+    const bool unnamed = isnan(before->cached) && !isnan(before->generated) && !isnan(after->cached);
+    return unnamed ? 0 : before->cached;
+}
+
 static void add_counters(const struct watch *watch, double tokens, struct observed *observed)
 {
     const struct watch_counters *before = &watch->before;
@@ -66,7 +72,7 @@ static void add_counters(const struct watch *watch, double tokens, struct observ
                {"draft_tokens", before->drafted, after.drafted},
                {"accepted_tokens", before->accepted, after.accepted},
                {"generation_tokens", before->generated, after.generated},
-               {"cached_tokens", before->cached, after.cached}};
+               {"cached_tokens", watch_cached_before(before, &after), after.cached}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!isnan(all[i].before) && !isnan(all[i].after))
             observed_add_counter(observed, all[i].name, all[i].before, all[i].after);

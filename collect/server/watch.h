@@ -29,6 +29,10 @@ struct watch_counters watch_read(struct http *http, const struct dialect *dialec
 struct watch_counters watch_read_drained(struct http *http, const struct dialect *dialect,
                                          const struct watch_counters *before, double tokens);
 
+/* Tokens from the prefix cache that were counted before; NaN: not said. Some servers (SGLang) name the counter from the
+ * first hit on, others never: with this alone nobody knows, beside a later reading that has it, it was 0. */
+double watch_cached_before(const struct watch_counters *before, const struct watch_counters *after);
+
 /* With several requests in flight a thread asks `url` every now and then how many run. */
 void watch_begin(struct watch *watch, struct http *http, const struct dialect *dialect, const char *url,
                  const char *api_key, int in_flight);

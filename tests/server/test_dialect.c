@@ -222,6 +222,11 @@ static void sizes_are_found(void **state)
         {"sglang", "/server_info", "{\"max_running_requests\": 8, \"max_total_num_tokens\": 77}", "INFO\n", 8, 77, -1},
         {"vllm", "/version", "{\"version\": \"1\"}", "GPU KV cache size: 686,320 tokens\n", -1, 686320, -1},
         {"vllm", "/metrics", "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"100\"} 1\n", "", -1, 1600, -1},
+        {"vllm", "/server_info",
+         "{\"vllm_config\": {\"scheduler_config\": {\"max_num_seqs\": 128}, \"parallel_config\": "
+         "{\"data_parallel_size\": 2}}}",
+         "GPU KV cache size: 1,000 tokens\n", 256, 2000, -1},
+        {"vllm", "/server_info", "{\"vllm_config\": \"model='m', max_seq_len=4096\"}", "", -1, -1, -1},
         {"llama", "/props", "{\"total_slots\": 4}", "n_slots = 1, n_ctx\n", 4, -1, -1},
         {"llama", "/health", "{}", "load_model: initializing, n_slots = 3, n_ctx_slot = 2048\n", 3, -1, -1},
         {"llama", "/props", "<html>", "", -1, -1, -1},
@@ -363,6 +368,33 @@ static void hits_of_the_prefix_cache_are_seen(void **state)
     open_bench(&bench, pages, "tp1-auto", "'dialect': 'vllm'");
     assert_int_equal(bench.measured.attempt.observed.prefix_cache_flushed, 1);
     assert_int_equal(first_sample(&bench)->cached_tokens, 4);
+    measured_expect(&bench.measured, "PREFIX_CACHE_HIT ITL_PER_CHUNK");
+    close_bench(&bench);
+}
+
+/* SGLang's counter of hits, by source, is not there before the first of them. */
+static void a_counter_may_appear_with_its_first_hit(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "sglang:generation_tokens_total 8\n",
+        "sglang:generation_tokens_total 16\nsglang:cached_tokens_total{cache_source=\"device\"} 4\n",
+        "sglang:generation_tokens_total 24\nsglang:cached_tokens_total{cache_source=\"device\"} 4\n"
+        "sglang:cached_tokens_total{cache_source=\"host\"} 2\n",
+        "sglang:generation_tokens_total 32\nsglang:cached_tokens_total{cache_source=\"device\"} 4\n"
+        "sglang:cached_tokens_total{cache_source=\"host\"} 2\n",
+        NULL};
+    struct bench bench;
+    struct loopback_page pages[8] = {0};
+    memcpy(pages, vllm_pages, sizeof vllm_pages);
+    pages[4].bodies = bodies;
+    pages[5].body = vllm_uncounted;
+    pages[6] = (struct loopback_page){.path = "/flush_cache"};
+    open_bench(&bench, pages, "tp1-auto", "'dialect': 'sglang', 'route': 'completions'");
+    assert_int_equal(bench.measured.attempt.samples[0].cached_tokens, 4);
+    assert_int_equal(bench.measured.attempt.samples[1].cached_tokens, 2);
+    assert_int_equal(bench.measured.attempt.samples[2].cached_tokens, 0);
+    assert_float_equal(observed_growth(&bench.measured.attempt.observed, "cached_tokens"), 6, 0);
     measured_expect(&bench.measured, "PREFIX_CACHE_HIT ITL_PER_CHUNK");
     close_bench(&bench);
 }
@@ -524,6 +556,7 @@ int main(void)
         cmocka_unit_test(vllm_rounds_from_counters),
         cmocka_unit_test(vllm_rounds_of_requests_together),
         cmocka_unit_test(hits_of_the_prefix_cache_are_seen),
+        cmocka_unit_test(a_counter_may_appear_with_its_first_hit),
         cmocka_unit_test(counters_that_fall_are_seen),
         cmocka_unit_test(what_does_not_fit_is_not_sent),
         cmocka_unit_test(llama_native),
