@@ -274,6 +274,8 @@ static json_t *make_comparison_marks(const struct comparisons *comparisons, cons
             summary_note_marks(&pair->verdicts, parts[i].workload->name, marks);
             summary_note_marks(&comparisons->cells->verdicts, parts[i].workload->name, marks);
         }
+    if (!blocks_left)
+        summary_note_unpaired_marks(comparisons, comparison, marks);
     marks[RULE_MIN_BLOCKS] = blocks_left > 0 && blocks_left < plan_of(comparisons)->min_blocks;
     return summary_make_marks(marks);
 }

@@ -188,6 +188,8 @@ struct interval summary_estimate_unpaired(const struct cells *cells, const struc
     return interval;
 }
 
+enum { VOIDS_UNPAIRED = RULE_VOIDS_TIMES | RULE_VOIDS_SPEEDUP };
+
 /* Only where no interval can be made of pairs. */
 static struct interval estimate_unpaired(const struct comparisons *comparisons, const struct comparison *comparison)
 {
@@ -197,7 +199,29 @@ static struct interval estimate_unpaired(const struct comparisons *comparisons, 
     if (!comparison->workload || (paired && summary_is_paired(comparisons, comparison)))
         return (struct interval){NAN, NAN, NAN, 0};
     return summary_estimate_unpaired(comparisons->cells, comparison->arm, comparison->baseline, comparison->workload,
-                                     RULE_VOIDS_TIMES | RULE_VOIDS_SPEEDUP);
+                                     VOIDS_UNPAIRED);
+}
+
+static void note_cell_marks(const struct cells *cells, const struct cell *cell, bool *marks)
+{
+    for (int block = 1; block <= cells->blocks; block++) {
+        const struct cell_block *at = &cell->blocks[block - 1];
+        if (!cell_usable(cell, block, VOIDS_UNPAIRED))
+            continue;
+        summary_note_marks(&at->counted->verdicts, cell->workload->name, marks);
+        summary_note_marks(&at->verdicts, cell->workload->name, marks);
+    }
+}
+
+void summary_note_unpaired_marks(const struct comparisons *comparisons, const struct comparison *comparison,
+                                 bool *marks)
+{
+    const struct cells *cells = comparisons->cells;
+    if (isnan(estimate_unpaired(comparisons, comparison).value))
+        return;
+    note_cell_marks(cells, find_cell(cells, comparison->arm, comparison->workload), marks);
+    note_cell_marks(cells, find_cell(cells, comparison->baseline, comparison->workload), marks);
+    summary_note_marks(&cells->verdicts, comparison->workload->name, marks);
 }
 
 /* --- what a round costs ------------------------------------------------------------------------------------------- */

@@ -61,6 +61,10 @@ json_t *summary_make_pairs_missing(const struct comparisons *comparisons, const 
 struct interval summary_estimate_unpaired(const struct cells *cells, const struct arm *arm, const struct arm *baseline,
                                           const struct plan_workload *workload, unsigned voided_by);
 
+/* The rules that suspect what an unpaired speedup of the comparison is made of; none where it has no such. */
+void summary_note_unpaired_marks(const struct comparisons *comparisons, const struct comparison *comparison,
+                                 bool *marks);
+
 /* Sets a comparison's further INTERVALs. */
 void summary_set_pairs(const struct comparisons *comparisons, const struct comparison *comparison, json_t *object);
 

@@ -94,6 +94,7 @@ static void imports_become_a_report(void **state)
     assert_string_equal(json_string_value(json_object_get(json_object_get(apart, "missing"), "rule")),
                         "UNPAIRED_IMPORT");
     expect_point(json_object_get(apart, "speedup_unpaired"), 1000. / 18 / 50);
+    assert_true(has_mark(apart, "SHORT_RUN")); /* of the attempts that it is made of */
     json_decref(summary);
     assert_int_equal(programs_shell("pdftotext -layout \"$out/report/report.pdf\" -", &text), 0);
     static const char *const expected[] = {"jetspec-dflash.jsonl", "2.36",      "UNPAIRED_IMPORT", "Unpaired, imported",
