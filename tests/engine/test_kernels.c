@@ -12,6 +12,13 @@
 
 enum { COUNT = 1000 };
 
+/* In either type; what was answered in bfloat16 is what was answered in float32, rounded. */
+static void assert_rounded(const float *expected, const uint16_t *answered, int count)
+{
+    for (int i = 0; i < count; i++)
+        assert_int_equal(answered[i], bfloat16_from_float(expected[i]));
+}
+
 static void fill(float *x, int count, unsigned seed, float scale)
 {
     for (int i = 0; i < count; i++) {
@@ -25,10 +32,13 @@ static void gated_agrees_with_double(void **state)
 {
     (void)state;
     float gate[COUNT], up[COUNT], out[COUNT];
+    uint16_t rounded[COUNT];
     for (float scale = 0.01f; scale < 2000; scale *= 3) {
         fill(gate, COUNT, 1, scale);
         fill(up, COUNT, 2, 1);
-        kernel_gated(gate, up, COUNT, out);
+        kernel_gated(PRODUCT_FLOAT32, gate, up, COUNT, out);
+        kernel_gated(PRODUCT_BFLOAT16, gate, up, COUNT, rounded);
+        assert_rounded(out, rounded, COUNT);
         for (int i = 0; i < COUNT; i++) {
             double expected = (double)gate[i] / (1 + exp(-(double)gate[i])) * (double)up[i];
             assert_true(fabs(out[i] - expected) <= 4e-7 * fabs(expected) + 1e-30);
@@ -36,64 +46,101 @@ static void gated_agrees_with_double(void **state)
     }
 }
 
+/* Every split of a row into columns that all see, columns with a bias, and columns that none does. */
 static void weights_agree_with_double(void **state)
 {
     (void)state;
-    float x[COUNT], weights[COUNT];
+    float x[COUNT], bias[COUNT], scores[COUNT], weights[COUNT];
+    uint16_t rounded[COUNT];
     fill(x, COUNT, 3, 30);
-    for (int i = 0; i < COUNT; i += 7)
-        x[i] = -INFINITY;
-    for (int count = 1; count < COUNT; count += count < 70 ? 1 : 97) {
-        x[0] = 0.5f;
-        memcpy(weights, x, sizeof x);
+    for (int i = 0; i < COUNT; i++)
+        bias[i] = i % 7 == 0 ? -INFINITY : 0;
+    for (int end = 1; end < COUNT; end += end < 70 ? 1 : 97) {
+        struct kernel_columns columns = {end * 5 / 7, end, end + 3};
+        bias[0] = columns.first == 0 ? 0 : bias[0];
         double best = -INFINITY, sum = 0;
-        for (int i = 0; i < count; i++)
-            best = fmax(best, x[i]);
-        float answered = kernel_weigh(weights, count);
-        for (int i = 0; i < count; i++) {
-            double expected = exp((double)(x[i] - (float)best));
+        for (int i = 0; i < end; i++)
+            best = fmax(best, (double)(i < columns.first ? x[i] : x[i] + bias[i - columns.first]));
+        memcpy(scores, x, sizeof x);
+        float answered = kernel_weigh(PRODUCT_BFLOAT16, scores, bias, columns, rounded);
+        memcpy(scores, x, sizeof x);
+        assert_float_equal(kernel_weigh(PRODUCT_FLOAT32, scores, bias, columns, weights), answered, 0);
+        memcpy(scores, x, sizeof x);
+        assert_float_equal(kernel_weigh(PRODUCT_FLOAT32, scores, bias, columns, scores), answered, 0);
+        assert_memory_equal(scores, weights, (size_t)columns.all * sizeof *weights);
+        assert_rounded(weights, rounded, columns.all);
+        for (int i = 0; i < columns.all; i++) {
+            bool seen = i < columns.first || (i < end && bias[i - columns.first] == 0);
+            double expected = seen ? exp((double)(x[i] - (float)best)) : 0;
             assert_true(fabs(weights[i] - expected) <= 3e-7 * expected + 1e-37);
-            assert_true(isfinite(x[i]) || weights[i] == 0);
+            assert_true(seen || weights[i] == 0);
             sum += expected;
         }
         assert_float_equal(answered / sum, 1, 1e-6);
-        assert_float_equal(kernel_log_sum_exp(x, count), best + log(sum), 2e-6 * fmax(1, fabs(best)));
     }
 }
 
-static void rms_norm_agrees_with_double(void **state)
+static void log_sum_agrees_with_double(void **state)
+{
+    (void)state;
+    float x[COUNT];
+    fill(x, COUNT, 3, 30);
+    for (int count = 1; count < COUNT; count += count < 70 ? 1 : 97) {
+        double sum = 0;
+        for (int i = 0; i < count; i++)
+            sum += exp((double)x[i]);
+        assert_float_equal(kernel_log_sum_exp(x, count), log(sum), 2e-6 * fmax(1, fabs(log(sum))));
+    }
+}
+
+static void norm_agrees_with_double(void **state)
 {
     (void)state;
     float x[COUNT], weight[COUNT], out[COUNT];
+    uint16_t rounded[COUNT];
     double squares = 0;
     fill(x, COUNT, 4, 3);
     fill(weight, COUNT, 5, 2);
     for (int i = 0; i < COUNT; i++)
         squares += (double)x[i] * (double)x[i];
-    kernel_rms_norm(x, weight, COUNT, 1e-6f, out);
+    kernel_norm(PRODUCT_FLOAT32, x, weight, COUNT, 1e-6f, out);
+    kernel_norm(PRODUCT_BFLOAT16, x, weight, COUNT, 1e-6f, rounded);
+    assert_rounded(out, rounded, COUNT);
     for (int i = 0; i < COUNT; i++)
         assert_float_equal(out[i], (double)x[i] / sqrt(squares / COUNT + 1e-6) * (double)weight[i], 2e-6);
 }
 
-/* Rotating by an angle and back is the identity, and keeps the length of each pair. */
-static void rotation_turns_pairs(void **state)
+/* Of heads that are rotated whole, in part, and not at all. */
+static void heads_agree_with_double(void **state)
 {
     (void)state;
-    enum { SIZE = 64, HALF = SIZE / 2 };
-    float x[SIZE], original[SIZE], cosines[HALF], sines[HALF], back[HALF];
-    fill(x, SIZE, 6, 1);
-    memcpy(original, x, sizeof x);
-    for (int i = 0; i < HALF; i++) {
+    enum { SIZE = 80 };
+    float x[SIZE], weight[SIZE], cosines[SIZE / 2], sines[SIZE / 2], out[SIZE];
+    uint16_t rounded[SIZE];
+    fill(x, SIZE, 6, 2);
+    fill(weight, SIZE, 9, 2);
+    double squares = 0;
+    for (int i = 0; i < SIZE; i++)
+        squares += (double)x[i] * (double)x[i];
+    for (int i = 0; i < SIZE / 2; i++) {
         cosines[i] = cosf((float)i);
         sines[i] = sinf((float)i);
-        back[i] = -sines[i];
     }
-    kernel_rotate(x, cosines, sines, SIZE);
-    assert_float_equal(x[1], original[1] * cosines[1] - original[1 + HALF] * sines[1], 1e-6);
-    assert_float_equal(x[1 + HALF], original[1 + HALF] * cosines[1] + original[1] * sines[1], 1e-6);
-    kernel_rotate(x, cosines, back, SIZE);
-    for (int i = 0; i < SIZE; i++)
-        assert_float_equal(x[i], original[i], 1e-6);
+    for (int rotary = 0; rotary <= SIZE; rotary += 20) {
+        const struct kernel_head head = {weight, SIZE, rotary, 1e-6f, 0.3f};
+        kernel_rotate(PRODUCT_FLOAT32, &head, x, cosines, sines, out);
+        kernel_rotate(PRODUCT_BFLOAT16, &head, x, cosines, sines, rounded);
+        assert_rounded(out, rounded, SIZE);
+        double normed[SIZE];
+        for (int i = 0; i < SIZE; i++)
+            normed[i] = (double)x[i] * (double)weight[i] / sqrt(squares / SIZE + 1e-6) * 0.3;
+        for (int i = 0, half = rotary / 2; i < SIZE; i++) {
+            double expected = i < half     ? normed[i] * cos(i) - normed[i + half] * sin(i)
+                              : i < rotary ? normed[i] * cos(i - half) + normed[i - half] * sin(i - half)
+                                           : normed[i];
+            assert_float_equal(out[i], expected, 1e-6);
+        }
+    }
 }
 
 static void bfloat16_rounds_to_nearest_even(void **state)
@@ -192,10 +239,15 @@ static void convolutions_agree_with_double(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gated_agrees_with_double),         cmocka_unit_test(weights_agree_with_double),
-        cmocka_unit_test(rms_norm_agrees_with_double),      cmocka_unit_test(rotation_turns_pairs),
-        cmocka_unit_test(bfloat16_rounds_to_nearest_even),  cmocka_unit_test(choice_is_the_largest_and_its_lead),
-        cmocka_unit_test(top_is_sorted_with_ties_by_index), cmocka_unit_test(convolutions_agree_with_double),
+        cmocka_unit_test(gated_agrees_with_double),
+        cmocka_unit_test(weights_agree_with_double),
+        cmocka_unit_test(log_sum_agrees_with_double),
+        cmocka_unit_test(norm_agrees_with_double),
+        cmocka_unit_test(heads_agree_with_double),
+        cmocka_unit_test(bfloat16_rounds_to_nearest_even),
+        cmocka_unit_test(choice_is_the_largest_and_its_lead),
+        cmocka_unit_test(top_is_sorted_with_ties_by_index),
+        cmocka_unit_test(convolutions_agree_with_double),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,15 +58,20 @@ static void keep_features(void *context, int layer, const float *x, int rows)
     struct cpu *cpu = context;
     const struct model *drafter = cpu->options.drafter;
     int hidden = cpu->options.target->hidden_size;
-    for (int f = 0; f < drafter->feature_count; f++)
-        for (int i = 0; i < rows && drafter->feature_layers[f] == layer; i++)
+    for (int f = 0; f < drafter->feature_count; f++) {
+        if (drafter->feature_layers[f] != layer)
+            continue;
+#pragma omp parallel for schedule(static) if (rows >= STACK_PARALLEL_ROWS)
+        for (int i = 0; i < rows; i++)
             kernel_store(cpu->type, x + (size_t)i * (size_t)hidden, 1.0f, hidden,
                          row_at(cpu, cpu->features, i * drafter->feature_count + f, hidden));
+    }
 }
 
 static void run_rank(struct cpu *cpu, struct cpu_rank *rank, struct stack *stack, stack_on_layer *on_layer)
 {
     int hidden = cpu->options.target->hidden_size;
+#pragma omp parallel for schedule(static) if (cpu->rows >= STACK_PARALLEL_ROWS)
     for (int i = 0; i < cpu->rows; i++)
         tensor_to_float(cpu->options.target->embedding, (int64_t)cpu->tokens[i] * hidden, hidden,
                         rank->x + (size_t)i * (size_t)hidden);
@@ -196,11 +201,9 @@ static void add_context(struct cpu *cpu, int session, int base, int rows, const 
     int hidden = cpu->options.drafter->hidden_size;
     struct context_call call = {cpu, session, base, rows, features};
     team_run(cpu->team, fuse_rank, &call);
-    for (int i = 0; i < rows; i++) {
-        float *row = cpu->fused + (size_t)i * (size_t)hidden;
-        kernel_rms_norm(row, cpu->hidden_norm, hidden, cpu->options.drafter->norm_epsilon, row);
-        kernel_store(cpu->type, row, 1.0f, hidden, row_at(cpu, cpu->context, i, hidden));
-    }
+    for (int i = 0; i < rows; i++)
+        kernel_norm(cpu->type, cpu->fused + (size_t)i * (size_t)hidden, cpu->hidden_norm, hidden,
+                    cpu->options.drafter->norm_epsilon, row_at(cpu, cpu->context, i, hidden));
     team_run(cpu->team, add_context_rank, &call);
 }
 

@@ -8,11 +8,20 @@
 
 #include <stdint.h>
 
-/* out[count] = x / sqrt(mean(x²) + epsilon) · weight. out may be x. */
-void kernel_rms_norm(const float *x, const float *weight, int count, float epsilon, float *out);
+/* out[count] = x / sqrt(mean(x²) + epsilon) · weight, in the type; out may be x in float32. */
+void kernel_norm(enum product_type type, const float *x, const float *weight, int count, float epsilon, void *out);
 
-/* Rotates the pairs (x[i], x[i + size / 2]) by the angles whose cosines and sines are given, [size / 2] each. */
-void kernel_rotate(float *x, const float *cosines, const float *sines, int size);
+/* What is done to one head of a query or key. */
+struct kernel_head {
+    const float *weight; /* [size]: its norm's */
+    int size, rotary;    /* elements; the first so many are rotated */
+    float epsilon, factor;
+};
+
+/* out[size] = x normed, its pairs (x[i], x[i + rotary / 2]) rotated by the angles whose cosines and sines are given
+ * [rotary / 2], times the factor, in the type; out is not x. */
+void kernel_rotate(enum product_type type, const struct kernel_head *head, const float *x, const float *cosines,
+                   const float *sines, void *out);
 
 /* out[count] = x · factor in the type. */
 void kernel_store(enum product_type type, const float *x, float factor, int count, void *out);
@@ -20,14 +29,23 @@ void kernel_store(enum product_type type, const float *x, float factor, int coun
 /* The inverse of kernel_store with factor 1. */
 void kernel_load(enum product_type type, const void *x, int count, float *out);
 
-/* out[count] = silu(gate) · up; out may be gate or up. */
-void kernel_gated(const float *gate, const float *up, int count, float *out);
+/* out[count] = silu(gate) · up, in the type; out may be gate or up in float32. */
+void kernel_gated(enum product_type type, const float *gate, const float *up, int count, void *out);
 
 /* x[count] *= sigmoid(gate). */
 void kernel_damp(float *x, const float *gate, int count);
 
-/* Softmax's numerators: x = exp(x - max x); answers their sum. -INFINITY counts as absent. */
-float kernel_weigh(float *x, int count);
+/* Columns of a row of scores: all may see those before `first`, a bias says which of [first, end) are seen, and none
+ * is from there on. */
+struct kernel_columns {
+    int first, end, all;
+};
+
+/* Softmax's numerators: weights[all] = exp(score - the largest), in the type, 0 where a score is not seen; answers
+ * their sum, not rounded to the type. bias[end - first], 0 or -INFINITY, is added to scores[all]; a score may be
+ * -INFINITY itself, as long as one is not. weights may be scores in float32. */
+float kernel_weigh(enum product_type type, float *scores, const float *bias, struct kernel_columns columns,
+                   void *weights);
 
 /* x[count] += bias[count]. */
 void kernel_add(float *x, const float *bias, int count);

@@ -255,10 +255,9 @@ static void gate_row(const struct recurrence *recurrence, int layer, const float
     int heads = recurrence->sizes.value_heads, values = recurrence->sizes.value_size;
     float *output = output_at(recurrence, row, 0);
     for (int head = 0; head < heads; head++)
-        kernel_rms_norm(output + head * values, recurrence->layers[layer].norm, values, recurrence->model->norm_epsilon,
-                        output + head * values);
-    kernel_gated(fused + recurrence->channels, output, heads * values, output);
-    kernel_store(recurrence->type, output, 1.0f, heads * values, out);
+        kernel_norm(PRODUCT_FLOAT32, output + head * values, recurrence->layers[layer].norm, values,
+                    recurrence->model->norm_epsilon, output + head * values);
+    kernel_gated(recurrence->type, fused + recurrence->channels, output, heads * values, out);
 }
 
 /* --- a layer, a commit ------------------------------------------------------------------------------------------ */

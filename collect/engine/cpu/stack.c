@@ -6,8 +6,6 @@
 #include <omp.h>
 #include <string.h>
 
-#define PARALLEL_ROWS 4 /* fewer rows are not worth waking other threads */
-
 /* Where an attention layer's keys (or values) of one KV head of a session begin: [capacity, head_size]. */
 static char *cache_at(const struct stack *stack, char *cache, int layer, int session, int kv_head, int position)
 {
@@ -17,22 +15,24 @@ static char *cache_at(const struct stack *stack, char *cache, int layer, int ses
                        product_type_size(stack->type);
 }
 
-/* Norms and rotates one head of a row, in place; x: [head_size]. */
-static void rotate_head(const struct stack *stack, float *x, const float *norm, int position)
+/* Norms and rotates one head of a row, x[head_size], times the factor into out[head_size] in the type. */
+static void rotate_head(const struct stack *stack, const float *x, const float *norm, float factor, int position,
+                        void *out)
 {
-    int rotary = stack->model->rotary_size, half = rotary / 2;
-    kernel_rms_norm(x, norm, stack->model->head_size, stack->model->norm_epsilon, x);
-    kernel_rotate(x, stack->cosines + position * half, stack->sines + position * half, rotary);
+    const struct model *model = stack->model;
+    const struct kernel_head head = {norm, model->head_size, model->rotary_size, model->norm_epsilon, factor};
+    int angles = position * (model->rotary_size / 2);
+    kernel_rotate(stack->type, &head, x, stack->cosines + angles, stack->sines + angles, out);
 }
 
 /* One KV head of a row: key and value, [head_size] each, into cache position `slot`. */
 static void store_key_value(struct stack *stack, int layer, int session, int kv_head, int slot, int position,
-                            float *key, const float *value)
+                            const float *key, const float *value)
 {
-    int head = stack->model->head_size;
-    rotate_head(stack, key, stack->layers[layer].k_norm, position);
-    kernel_store(stack->type, key, 1.0f, head, cache_at(stack, stack->keys, layer, session, kv_head, slot));
-    kernel_store(stack->type, value, 1.0f, head, cache_at(stack, stack->values, layer, session, kv_head, slot));
+    rotate_head(stack, key, stack->layers[layer].k_norm, 1.0f, position,
+                cache_at(stack, stack->keys, layer, session, kv_head, slot));
+    kernel_store(stack->type, value, 1.0f, stack->model->head_size,
+                 cache_at(stack, stack->values, layer, session, kv_head, slot));
 }
 
 /* What a KV head needs of a segment's fused products: its queries, scaled, and its keys and values, to the cache. */
@@ -43,14 +43,13 @@ static void store_heads(struct stack *stack, int layer, const struct stack_segme
     float scale = 1.0f / sqrtf((float)head);
     size_t query_bytes = (size_t)head * product_type_size(stack->type);
     for (int row = 0; row < segment->count; row++) {
-        float *fused = stack->fused + (size_t)(segment->first + row) * (size_t)stack->in_width;
-        float *key = fused + stack->heads * stack->query_size + kv_head * head, *value = key + stack->kv_heads * head;
+        const float *fused = stack->fused + (size_t)(segment->first + row) * (size_t)stack->in_width;
+        const float *key = fused + stack->heads * stack->query_size + kv_head * head;
+        const float *value = key + stack->kv_heads * head;
         int position = segment->positions[row];
-        for (int g = 0; g < group; g++, queries += query_bytes) {
-            float *query = fused + (kv_head * group + g) * stack->query_size;
-            rotate_head(stack, query, stack->layers[layer].q_norm, position);
-            kernel_store(stack->type, query, scale, head, queries);
-        }
+        for (int g = 0; g < group; g++, queries += query_bytes)
+            rotate_head(stack, fused + (kv_head * group + g) * stack->query_size, stack->layers[layer].q_norm, scale,
+                        position, queries);
         store_key_value(stack, layer, segment->session, kv_head, segment->base + row, position, key, value);
     }
 }
@@ -63,16 +62,17 @@ static int segment_shape(const struct stack *stack, int rows)
     return shape;
 }
 
-/* Columns [first, end) hold a segment's new rows, both whole numbers of vectors. */
-struct columns {
-    int first, end;
-};
+static int round_up(int count, int step)
+{
+    return (count + step - 1) / step * step;
+}
 
-static struct columns new_columns(const struct stack_segment *segment)
+/* Columns [first, end) hold a segment's new rows, both whole numbers of vectors. */
+static struct kernel_columns columns_of(const struct stack_segment *segment)
 {
     int seen = segment->base + segment->count;
-    return (struct columns){segment->base / STACK_VECTOR * STACK_VECTOR,
-                            (seen + STACK_VECTOR - 1) / STACK_VECTOR * STACK_VECTOR};
+    return (struct kernel_columns){segment->base / STACK_VECTOR * STACK_VECTOR, round_up(seen, STACK_VECTOR),
+                                   round_up(seen, STACK_COLUMN_STEP)};
 }
 
 /* The bias of a segment's new columns: 0 where row i sees the column, -INFINITY where it does not; [count, columns]. */
@@ -84,7 +84,7 @@ static float *bias_at(const struct stack *stack, const struct stack_segment *seg
 
 static void fill_bias(struct stack *stack, const struct stack_segment *segment)
 {
-    struct columns columns = new_columns(segment);
+    struct kernel_columns columns = columns_of(segment);
     int width = columns.end - columns.first, before = segment->base - columns.first;
     for (int i = 0; i < segment->count; i++) {
         const uint64_t *visible = segment->visible + (size_t)i * (size_t)segment->words;
@@ -116,26 +116,23 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
 {
     const struct model *model = stack->model;
     struct attention_scratch *scratch = &stack->scratch[omp_get_thread_num()];
-    int head = model->head_size, group = stack->group, seen = segment->base + segment->count;
-    int step = (seen + STACK_COLUMN_STEP - 1) / STACK_COLUMN_STEP - 1, columns = (step + 1) * STACK_COLUMN_STEP;
+    int head = model->head_size, group = stack->group;
+    struct kernel_columns columns = columns_of(segment);
     const struct attention_products *products =
-        &stack->attention[segment_shape(stack, segment->count) * stack->column_steps + step];
+        &stack->attention[segment_shape(stack, segment->count) * stack->column_steps + columns.all / STACK_COLUMN_STEP -
+                          1];
     const float *bias = bias_at(stack, segment);
-    struct columns fresh = new_columns(segment);
     int window = model->windows ? model->windows[layer] : 0;
     size_t size = product_type_size(stack->type);
     store_heads(stack, layer, segment, kv_head, scratch->queries);
     small_product_apply(products->scores, scratch->queries,
                         cache_at(stack, stack->keys, layer, segment->session, kv_head, 0), scratch->scores);
     for (int i = 0; i < segment->count * group; i++) {
-        float *scores = scratch->scores + (size_t)i * (size_t)columns;
-        char *weights = (char *)scratch->weights + (size_t)i * (size_t)columns * size;
-        kernel_add(scores + fresh.first, bias + (i / group) * (fresh.end - fresh.first), fresh.end - fresh.first);
+        float *scores = scratch->scores + (size_t)i * (size_t)columns.all;
         if (window)
             hide_outside_window(stack, window, segment, i / group, scores);
-        scratch->sums[i] = kernel_weigh(scores, fresh.end);
-        kernel_store(stack->type, scores, 1.0f, fresh.end, weights);
-        memset(weights + (size_t)fresh.end * size, 0, (size_t)(columns - fresh.end) * size);
+        scratch->sums[i] = kernel_weigh(stack->type, scores, bias + (i / group) * (columns.end - columns.first),
+                                        columns, (char *)scratch->weights + (size_t)i * (size_t)columns.all * size);
     }
     small_product_apply(products->weighted, scratch->weights,
                         cache_at(stack, stack->values, layer, segment->session, kv_head, 0), scratch->output);
@@ -153,15 +150,14 @@ static void attend(struct stack *stack, int layer, const struct stack_segment *s
 /* One row, [hidden_size], into row `row` of `out` in the type. */
 static void norm_row(const struct stack *stack, const float *x, const float *weight, int row, void *out)
 {
-    size_t hidden = (size_t)stack->model->hidden_size, at = (size_t)row * hidden;
-    float *normed = stack->fused + at;
-    kernel_rms_norm(x, weight, (int)hidden, stack->model->norm_epsilon, normed);
-    kernel_store(stack->type, normed, 1.0f, (int)hidden, (char *)out + at * product_type_size(stack->type));
+    size_t hidden = (size_t)stack->model->hidden_size;
+    kernel_norm(stack->type, x, weight, (int)hidden, stack->model->norm_epsilon,
+                (char *)out + (size_t)row * hidden * product_type_size(stack->type));
 }
 
 static void norm_rows(const struct stack *stack, const float *x, const float *weight, int rows, void *out)
 {
-#pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
+#pragma omp parallel for schedule(static) if (rows >= STACK_PARALLEL_ROWS)
     for (int i = 0; i < rows; i++)
         norm_row(stack, x + (size_t)i * (size_t)stack->model->hidden_size, weight, i, out);
 }
@@ -171,7 +167,7 @@ static void add_and_norm_rows(const struct stack *stack, float *x, const float *
 {
     int hidden = stack->model->hidden_size;
     team_share(stack->team, stack->rank, stack->partial);
-#pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
+#pragma omp parallel for schedule(static) if (rows >= STACK_PARALLEL_ROWS)
     for (int i = 0; i < rows; i++) {
         size_t at = (size_t)i * (size_t)hidden;
         team_add_shared(stack->team, at, hidden, x + at);
@@ -207,11 +203,10 @@ static void run_mlp(struct stack *stack, int index, int rows)
     int inner = stack->inner;
     size_t size = product_type_size(stack->type);
     linear_apply(layer->gate_up, rows, stack->product_input, stack->fused);
-#pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
+#pragma omp parallel for schedule(static) if (rows >= STACK_PARALLEL_ROWS)
     for (int i = 0; i < rows; i++) {
-        float *gate = stack->fused + (size_t)i * 2 * (size_t)inner;
-        kernel_gated(gate, gate + inner, inner, gate);
-        kernel_store(stack->type, gate, 1.0f, inner, stack->product_input + (size_t)i * (size_t)inner * size);
+        const float *gate = stack->fused + (size_t)i * 2 * (size_t)inner;
+        kernel_gated(stack->type, gate, gate + inner, inner, stack->product_input + (size_t)i * (size_t)inner * size);
     }
     linear_apply(layer->down, rows, stack->product_input, stack->partial);
 }
@@ -239,10 +234,10 @@ void stack_add_context(struct stack *stack, int session, int base, int rows, con
     const struct model *model = stack->model;
     int kv = stack->kv_heads * model->head_size, width = 2 * kv * model->layer_count;
     linear_apply(stack->context, rows, features, stack->fused);
-#pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
+#pragma omp parallel for schedule(static) if (rows >= STACK_PARALLEL_ROWS)
     for (int i = 0; i < rows; i++)
         for (int layer = 0; layer < model->layer_count; layer++) {
-            float *key = stack->fused + (size_t)i * (size_t)width + (size_t)layer * 2 * (size_t)kv;
+            const float *key = stack->fused + (size_t)i * (size_t)width + (size_t)layer * 2 * (size_t)kv;
             for (int h = 0; h < stack->kv_heads; h++)
                 store_key_value(stack, layer, session, h, base + i, base + i, key + h * model->head_size,
                                 key + kv + h * model->head_size);

@@ -11,6 +11,8 @@
 
 #include <stdint.h>
 
+#define STACK_PARALLEL_ROWS 4 /* fewer rows are not worth waking other threads */
+
 /* New rows of one session, rows [first, first + count) of the batch, stored from cache position `base` on. */
 struct stack_segment {
     int session, first, count;

@@ -121,7 +121,9 @@ static void create_attention(struct stack *stack)
     for (int i = 0; i < stack->thread_count; i++) {
         stack->scratch[i].queries = xaligned(rows * (size_t)head, product_type_size(stack->type));
         stack->scratch[i].scores = xaligned(rows * (size_t)columns, sizeof(float));
-        stack->scratch[i].weights = xaligned(rows * (size_t)columns, product_type_size(stack->type));
+        stack->scratch[i].weights = stack->type == PRODUCT_FLOAT32
+                                        ? (void *)stack->scratch[i].scores
+                                        : xaligned(rows * (size_t)columns, product_type_size(stack->type));
         stack->scratch[i].sums = xaligned(rows, sizeof(float));
         stack->scratch[i].output = xaligned(rows * (size_t)head, sizeof(float));
     }
@@ -228,7 +230,7 @@ void stack_destroy(struct stack *stack)
     for (int i = 0; i < stack->thread_count; i++) {
         free(stack->scratch[i].queries);
         free(stack->scratch[i].scores);
-        free(stack->scratch[i].weights);
+        free(stack->type == PRODUCT_FLOAT32 ? NULL : stack->scratch[i].weights);
         free(stack->scratch[i].sums);
         free(stack->scratch[i].output);
     }

@@ -30,7 +30,7 @@ struct attention_products {
 struct attention_scratch {
     char *queries; /* [rows, head_size] in the products' type */
     float *scores; /* [rows, columns] */
-    void *weights; /* the same in the products' type */
+    void *weights; /* the same in the products' type: in float32 the scores themselves */
     float *sums;   /* [rows]: what the weights must be divided by */
     float *output; /* [rows, head_size] */
 };
