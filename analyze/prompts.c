@@ -1,6 +1,7 @@
 #include "analyze/prompts.h"
 
 #include "analyze/samples.h"
+#include "collect/base/name.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 static int compare_names(const void *a, const void *b)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    return name_compare(*(const char *const *)a, *(const char *const *)b);
 }
 
 static void sort_names(struct prompt_table *table)
@@ -16,7 +17,7 @@ static void sort_names(struct prompt_table *table)
     int kept = 0;
     qsort(table->prompts, (size_t)table->count, sizeof *table->prompts, compare_names);
     for (int i = 0; i < table->count; i++)
-        if (!kept || strcmp(table->prompts[kept - 1], table->prompts[i]) != 0)
+        if (!kept || name_compare(table->prompts[kept - 1], table->prompts[i]) != 0)
             table->prompts[kept++] = table->prompts[i];
     table->count = kept;
 }

@@ -1,5 +1,6 @@
 #include "analyze/samples.h"
 
+#include "collect/base/name.h"
 #include "collect/record/repetition.h"
 #include "collect/record/stated.h"
 
@@ -63,7 +64,7 @@ static const struct sample *find_answer(const struct attempt *attempt, const cha
     for (int i = 0; i < attempt->sample_count; i++) {
         const int index = (*at + i) % attempt->sample_count;
         const struct sample *sample = &attempt->samples[index];
-        if (is_answered(sample, workload) && strcmp(sample->prompt, prompt) == 0) {
+        if (is_answered(sample, workload) && name_compare(sample->prompt, prompt) == 0) {
             *at = index + 1;
             return sample;
         }
@@ -236,7 +237,7 @@ double samples_aggregate_tokens_per_s(const struct attempt *attempt, const char 
 static struct prompt_rounds *find_prompt(struct round_sums *sums, const char *prompt)
 {
     for (int i = 0; i < sums->prompt_count; i++)
-        if (strcmp(sums->prompts[i].prompt, prompt) == 0)
+        if (name_compare(sums->prompts[i].prompt, prompt) == 0)
             return &sums->prompts[i];
     sums->prompts = xrealloc(sums->prompts, (size_t)sums->prompt_count + 1, sizeof *sums->prompts);
     sums->prompts[sums->prompt_count] = (struct prompt_rounds){.prompt = prompt};

@@ -2,6 +2,7 @@
 
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 #include "tests/record/fixture.h"
 
 #include <setjmp.h>
@@ -51,9 +52,11 @@ static void put_samples(FILE *out, const struct plan *plan, const struct attempt
     int count = scale_prompts(plan, workload);
     struct sample *samples = xcalloc((size_t)count, sizeof *samples);
     for (int i = 0; i < count; i++) {
+        char *prompt = xformat("%s-%d", settings->name, i + 1);
         sample_init(&samples[i]);
-        samples[i].workload = xstrdup(settings->name);
-        samples[i].prompt = xformat("%s-%d", settings->name, i + 1);
+        samples[i].workload = name_keep(settings->name);
+        samples[i].prompt = name_keep(prompt);
+        free(prompt);
         samples[i].asked_tokens = settings->max_new_tokens;
         samples[i].asked_ignore_eos = settings->ignore_eos;
     }

@@ -2,6 +2,7 @@
 
 #include "collect/base/clock.h"
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 #include "collect/engine/engine.h"
 
 #include <stdlib.h>
@@ -83,8 +84,8 @@ static bool prepare(struct engine_source *self, const struct request *request, s
     struct sample *sample = &flight->sample;
     int count = engine_encode(self->engine, request->text, &flight->ids, &error);
     sample_init(sample);
-    sample->workload = xstrdup(request->workload);
-    sample->prompt = xstrdup(request->prompt_id);
+    sample->workload = name_keep(request->workload);
+    sample->prompt = name_keep(request->prompt_id);
     sample->warmup = request->warmup;
     sample->asked_tokens = request->max_new_tokens;
     sample->asked_ignore_eos = request->ignore_eos;

@@ -2,6 +2,7 @@
 
 #include "collect/base/clock.h"
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 #include "collect/import/format.h"
 #include "collect/record/sample.h"
 #include "collect/subject.h"
@@ -16,16 +17,15 @@ enum { NAME_LENGTH_MAXIMUM = 64 };
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
 /* As plans may call workloads; other characters become dashes. */
-static void make_name(char **name, const char *given)
+static char *make_name(const char *text)
 {
-    char *made = xformat("%.*s", NAME_LENGTH_MAXIMUM, given ? given : *name);
+    char *made = xformat("%.*s", NAME_LENGTH_MAXIMUM, text);
     for (char *at = made; *at; at++)
         if (!isalnum((unsigned char)*at) && !strchr("._-", *at))
             *at = '-';
     if (made[0] == '.')
         made[0] = '-';
-    free(*name);
-    *name = made;
+    return made;
 }
 
 /* What no record may hold is no figure. */
@@ -87,11 +87,14 @@ static void take_secrets(json_t *value)
 
 void header_prepare(struct imported *imported, const char *workload)
 {
-    if (!imported->workload)
-        imported->workload = xstrdup(IMPORTED_WORKLOAD);
-    make_name(&imported->workload, workload);
+    const char *given = imported->workload ? imported->workload : IMPORTED_WORKLOAD;
+    char *named = make_name(workload ? workload : given);
+    free(imported->workload);
+    imported->workload = named;
     for (int i = 0; i < imported->sample_count; i++) {
-        make_name(&imported->samples[i].workload, workload);
+        char *name = make_name(workload ? workload : imported->samples[i].workload);
+        imported->samples[i].workload = name_keep(name);
+        free(name);
         take_secrets(imported->extras[i]);
     }
     clean(&imported->observed);

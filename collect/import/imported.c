@@ -1,6 +1,7 @@
 #include "collect/import/imported.h"
 
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 #include "collect/record/sample.h"
 
 #include <math.h>
@@ -63,8 +64,8 @@ struct sample *imported_add_sample(struct imported *imported, const char *worklo
     imported->extras[imported->sample_count] = NULL;
     struct sample *sample = &imported->samples[imported->sample_count++];
     sample_init(sample);
-    sample->workload = xstrdup(workload);
-    sample->prompt = xstrdup(prompt);
+    sample->workload = name_keep(workload);
+    sample->prompt = name_keep(prompt);
     sample->ok = true;
     return sample;
 }

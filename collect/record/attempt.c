@@ -2,7 +2,9 @@
 
 #include "collect/base/clock.h"
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 #include "collect/record/sample.h"
+#include "collect/record/sample_scan.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -67,7 +69,7 @@ static int read_workloads(const json_t *object, const char *where, struct attemp
         if (json_read_fields(value, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
             return -1;
         attempt->workloads[attempt->workload_count++] =
-            (struct attempt_workload){xstrdup(name), xstrdup(cell), xstrdup(compare), common_tokens};
+            (struct attempt_workload){name_keep(name), xstrdup(cell), xstrdup(compare), common_tokens};
     }
     return 0;
 }
@@ -121,25 +123,46 @@ static int read_header(json_t *line, const char *where, struct attempt *attempt,
 /* The attempt as far as it was read. */
 struct reader {
     struct attempt *attempt;
-    const struct numbers_taken *taken; /* out of the line at hand; NULL: nothing */
     int line_number, capacity, telemetry_capacity, failed;
 };
 
-static int read_sample(const json_t *line, const char *where, struct reader *reader, struct error *error)
+/* The place of the next sample. */
+static struct sample *next_place(struct reader *reader)
 {
     struct attempt *attempt = reader->attempt;
     if (attempt->sample_count == reader->capacity) {
         reader->capacity = reader->capacity ? 2 * reader->capacity : 64;
         attempt->samples = xrealloc(attempt->samples, (size_t)reader->capacity, sizeof *attempt->samples);
     }
-    struct sample *sample = &attempt->samples[attempt->sample_count];
-    if (sample_from_json(line, reader->taken, where, sample, error))
+    return &attempt->samples[attempt->sample_count];
+}
+
+static int read_sample(const json_t *line, const char *where, struct reader *reader, struct error *error)
+{
+    struct attempt *attempt = reader->attempt;
+    struct sample *sample = next_place(reader);
+    if (sample_from_json(line, where, sample, error))
         return -1;
     attempt->sample_count++;
     reader->failed += !sample->ok;
     if (!attempt_find_workload(attempt, sample->workload))
         return fail(error, "%s: workload \"%s\" is not among those of the file's first line", where, sample->workload);
     return 0;
+}
+
+/* Whether the line is a good sample as they are written here, without asking the parser. */
+static bool scan_sample(const char *text, size_t size, struct reader *reader)
+{
+    struct attempt *attempt = reader->attempt;
+    struct sample *sample = next_place(reader);
+    if (attempt->end_status || !sample_scan(text, size, sample))
+        return false;
+    if (!attempt_find_workload(attempt, sample->workload)) {
+        sample_free(sample);
+        return false;
+    }
+    attempt->sample_count++;
+    return true;
 }
 
 /* Whether the list has one of the NULL-terminated names. */
@@ -265,36 +288,21 @@ static int read_body_line(const json_t *line, const char *where, struct reader *
     return 0; /* what newer versions add */
 }
 
-/* Only of samples, as they are written here. */
-static bool take_numbers(const char *text, size_t size, struct numbers_taken *taken)
-{
-    static const char start[] = "{\"type\":\"sample\",";
-    return size > strlen(start) && memcmp(text, start, strlen(start)) == 0 && numbers_take(text, size, taken);
-}
-
-static json_t *parse_line(const char *text, size_t size, const char *where, struct reader *reader,
-                          struct numbers_taken *taken, struct error *error)
-{
-    if (size > LINE_LIMIT) {
-        fail(error, "%s: a line of %zu bytes; %zu is the most", where, size, LINE_LIMIT);
-        return NULL;
-    }
-    const bool took = take_numbers(text, size, taken);
-    reader->taken = took ? taken : NULL;
-    return took ? json_read_text(taken->text, taken->size, where, error) : json_read_text(text, size, where, error);
-}
-
 static int read_line(const char *text, size_t size, struct reader *reader, struct error *error)
 {
-    struct numbers_taken taken = {0};
-    char *where = xformat("%s:%d", reader->attempt->path, ++reader->line_number);
-    json_t *line = parse_line(text, size, where, reader, &taken, error);
+    const bool first = ++reader->line_number == 1;
+    if (!first && size <= LINE_LIMIT && scan_sample(text, size, reader))
+        return 0;
+    char *where = xformat("%s:%d", reader->attempt->path, reader->line_number);
+    json_t *line = NULL;
     int result = -1;
+    if (size > LINE_LIMIT)
+        fail(error, "%s: a line of %zu bytes; %zu is the most", where, size, LINE_LIMIT);
+    else
+        line = json_read_text(text, size, where, error);
     if (line)
-        result = reader->line_number == 1 ? read_header(line, where, reader->attempt, error)
-                                          : read_body_line(line, where, reader, error);
+        result = first ? read_header(line, where, reader->attempt, error) : read_body_line(line, where, reader, error);
     json_decref(line);
-    numbers_free(&taken);
     free(where);
     return result;
 }
@@ -334,7 +342,6 @@ void attempt_free(struct attempt *attempt)
     for (int i = 0; i < attempt->sample_count; i++)
         sample_free(&attempt->samples[i]);
     for (int i = 0; i < attempt->workload_count; i++) {
-        free(attempt->workloads[i].name);
         free(attempt->workloads[i].cell_hash);
         free(attempt->workloads[i].compare_hash);
     }

@@ -31,10 +31,10 @@ extern const char *const finish_names[FINISH_COUNT]; /* finish_names[FINISH_ABSE
 
 /* One request. Times are nanoseconds; start and end count from the attempt's start. */
 struct sample {
-    char *workload, *prompt; /* the prompt's id within the workload */
-    bool warmup;             /* recorded, never analysed */
-    bool ok;                 /* outcome "ok"; else `error_*` say why */
-    char *error_code;        /* a rule's id where one fits: "CONTEXT_OVERFLOW"; NULL where ok */
+    const char *workload, *prompt; /* the prompt's id within the workload; name_keep() has both */
+    bool warmup;                   /* recorded, never analysed */
+    bool ok;                       /* outcome "ok"; else `error_*` say why */
+    char *error_code;              /* a rule's id where one fits: "CONTEXT_OVERFLOW"; NULL where ok */
     int error_http_status;
     char *error_message;
 
@@ -83,7 +83,7 @@ struct audit {
 
 /* What one attempt says of one workload: which attempts may be pooled with it, and compared. */
 struct attempt_workload {
-    char *name;
+    const char *name;   /* name_keep() has it */
     char *cell_hash;    /* must agree to be pooled */
     char *compare_hash; /* must agree to be compared: the same without what belongs to the arm */
     int common_tokens;  /* with which all prompts begin alike; -1: unknown */

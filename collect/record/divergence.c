@@ -1,5 +1,7 @@
 #include "collect/record/divergence.h"
 
+#include "collect/base/name.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,7 @@ static bool is_comparable(const struct sample *sample)
 
 static int compare_prompts(const void *a, const void *b)
 {
-    return strcmp((*(const struct sample *const *)a)->prompt, (*(const struct sample *const *)b)->prompt);
+    return name_compare((*(const struct sample *const *)a)->prompt, (*(const struct sample *const *)b)->prompt);
 }
 
 /* The workload's comparable samples, sorted by prompt. free() the array. */

@@ -1,6 +1,7 @@
 #include "collect/record/sample.h"
 
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 
 #include <float.h>
 #include <math.h>
@@ -35,8 +36,6 @@ void sample_init(struct sample *sample)
 
 void sample_free(struct sample *sample)
 {
-    free(sample->workload);
-    free(sample->prompt);
     free(sample->error_code);
     free(sample->error_message);
     free(sample->token_ids);
@@ -252,125 +251,87 @@ static int read_finish(const char *finish, const char *where, struct sample *sam
     return fail(error, "%s: \"finish\" is \"%s\"; it must be \"length\", \"stop\" or \"abort\"", where, finish);
 }
 
-/* A list of the line: taken out of it beforehand, or as the parser left it. */
-struct list {
-    const char *key;
-    const json_t *array; /* NULL: the line has none */
-    const struct numbers *numbers;
-};
-
-static size_t list_length(const struct list *list)
-{
-    return list->numbers ? (size_t)list->numbers->count : json_array_size(list->array);
-}
-
-/* False where the entry is no integer. */
-static bool get_whole(const struct list *list, size_t index, int64_t *value)
-{
-    const json_t *entry = list->numbers ? NULL : json_array_get(list->array, index);
-    if (list->numbers)
-        *value = list->numbers->whole ? (int64_t)list->numbers->values[index] : 0;
-    else
-        *value = json_integer_value(entry);
-    return list->numbers ? list->numbers->whole : json_is_integer(entry);
-}
-
-/* NaN where the entry is null; false where it is no number. */
-static bool get_number(const struct list *list, size_t index, double *value)
-{
-    if (list->numbers) {
-        *value = list->numbers->values[index];
-        return true;
-    }
-    const json_t *entry = json_array_get(list->array, index);
-    *value = json_is_null(entry) ? NAN : json_number_value(entry);
-    return json_is_number(entry) || json_is_null(entry);
-}
-
 /* The list's length must be *count, which it sets where that is absent. */
-static int check_length(const struct list *list, const char *count_key, int *count, const char *where,
+static int check_length(const json_t *list, const char *key, const char *count_key, int *count, const char *where,
                         struct error *error)
 {
-    size_t length = list_length(list);
+    size_t length = json_array_size(list);
     if (length > SAMPLE_TOKENS_MAXIMUM)
-        return fail(error, "%s: \"%s\" has %zu entries; %d is the most", where, list->key, length,
-                    SAMPLE_TOKENS_MAXIMUM);
+        return fail(error, "%s: \"%s\" has %zu entries; %d is the most", where, key, length, SAMPLE_TOKENS_MAXIMUM);
     if (*count == ATTEMPT_ABSENT)
         *count = (int)length;
     if ((size_t)*count != length)
-        return fail(error, "%s: \"%s\" has %zu entries, but \"%s\" is %d", where, list->key, length, count_key, *count);
+        return fail(error, "%s: \"%s\" has %zu entries, but \"%s\" is %d", where, key, length, count_key, *count);
     return 0;
 }
 
-static int read_ints(const struct list *list, int maximum, const char *where, int **values, struct error *error)
+static int read_ints(const json_t *list, const char *key, int maximum, const char *where, int **values,
+                     struct error *error)
 {
-    size_t count = list_length(list);
-    int64_t value;
+    size_t count = json_array_size(list);
     *values = xcalloc(count, sizeof **values);
     for (size_t i = 0; i < count; i++) {
-        if (!get_whole(list, i, &value) || value < 0 || value > maximum)
-            return fail(error, "%s: \"%s\"[%zu] must be a whole number from 0 to %d", where, list->key, i, maximum);
+        const json_t *entry = json_array_get(list, i);
+        const json_int_t value = json_integer_value(entry);
+        if (!json_is_integer(entry) || value < 0 || value > maximum)
+            return fail(error, "%s: \"%s\"[%zu] must be a whole number from 0 to %d", where, key, i, maximum);
         (*values)[i] = (int)value;
     }
     return 0;
 }
 
-static int read_times(const struct list *list, const char *where, int64_t **values, struct error *error)
+static int read_times(const json_t *list, const char *key, const char *where, int64_t **values, struct error *error)
 {
-    size_t count = list_length(list);
+    size_t count = json_array_size(list);
     *values = xcalloc(count, sizeof **values);
-    for (size_t i = 0; i < count; i++)
-        if (!get_whole(list, i, &(*values)[i]) || (*values)[i] < 0 || (*values)[i] > SAMPLE_TIME_MAXIMUM_NS)
-            return fail(error, "%s: \"%s\"[%zu] must be a whole number of nanoseconds", where, list->key, i);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *entry = json_array_get(list, i);
+        const json_int_t value = json_integer_value(entry);
+        if (!json_is_integer(entry) || value < 0 || value > SAMPLE_TIME_MAXIMUM_NS)
+            return fail(error, "%s: \"%s\"[%zu] must be a whole number of nanoseconds", where, key, i);
+        (*values)[i] = value;
+    }
     return 0;
 }
 
 /* A margin that is null is unknown: NaN. */
-static int read_margins(const struct list *list, const char *where, float **values, struct error *error)
+static int read_margins(const json_t *list, const char *where, float **values, struct error *error)
 {
-    size_t count = list_length(list);
-    double value;
+    size_t count = json_array_size(list);
     *values = xcalloc(count, sizeof **values);
     for (size_t i = 0; i < count; i++) {
-        if (!get_number(list, i, &value) || fabs(value) > (double)FLT_MAX)
+        const json_t *entry = json_array_get(list, i);
+        const double value = json_is_null(entry) ? NAN : json_number_value(entry);
+        if ((!json_is_number(entry) && !json_is_null(entry)) || fabs(value) > (double)FLT_MAX)
             return fail(error, "%s: \"margins\"[%zu] must be a number that float32 can hold, or null", where, i);
         (*values)[i] = (float)value;
     }
     return 0;
 }
 
-static struct list find_list(const json_t *array, const char *key, const struct numbers_taken *taken)
+static int read_lists(const struct parts *parts, const char *where, struct sample *sample, struct error *error)
 {
-    return (struct list){key, array, array ? numbers_find(taken, key) : NULL};
-}
-
-static int read_lists(const struct parts *parts, const struct numbers_taken *taken, const char *where,
-                      struct sample *sample, struct error *error)
-{
-    const struct list token_ids = find_list(parts->token_ids, "token_ids", taken);
-    const struct list margins = find_list(parts->margins, "margins", taken);
-    const struct list accepted = find_list(parts->accepted, "accepted", taken);
-    const struct list chunk_ns = find_list(parts->chunk_ns, "chunk_ns", taken);
-    const struct list chunk_tokens = find_list(parts->chunk_tokens, "chunk_tokens", taken);
-    if (token_ids.array && (check_length(&token_ids, "tokens", &sample->tokens, where, error) ||
-                            read_ints(&token_ids, INT32_MAX, where, &sample->token_ids, error)))
+    if (parts->token_ids && (check_length(parts->token_ids, "token_ids", "tokens", &sample->tokens, where, error) ||
+                             read_ints(parts->token_ids, "token_ids", INT32_MAX, where, &sample->token_ids, error)))
         return -1;
-    if (margins.array && (check_length(&margins, "tokens", &sample->tokens, where, error) ||
-                          read_margins(&margins, where, &sample->margins, error)))
+    if (parts->margins && (check_length(parts->margins, "margins", "tokens", &sample->tokens, where, error) ||
+                           read_margins(parts->margins, where, &sample->margins, error)))
         return -1;
-    if (accepted.array && (check_length(&accepted, "rounds", &sample->rounds, where, error) ||
-                           read_ints(&accepted, SAMPLE_ACCEPTED_MAXIMUM, where, &sample->accepted, error)))
+    if (parts->accepted &&
+        (check_length(parts->accepted, "accepted", "rounds", &sample->rounds, where, error) ||
+         read_ints(parts->accepted, "accepted", SAMPLE_ACCEPTED_MAXIMUM, where, &sample->accepted, error)))
         return -1;
-    if (chunk_ns.array && (check_length(&chunk_ns, "chunks", &sample->chunks, where, error) ||
-                           read_times(&chunk_ns, where, &sample->chunk_ns, error)))
+    if (parts->chunk_ns && (check_length(parts->chunk_ns, "chunk_ns", "chunks", &sample->chunks, where, error) ||
+                            read_times(parts->chunk_ns, "chunk_ns", where, &sample->chunk_ns, error)))
         return -1;
-    if (chunk_tokens.array && (check_length(&chunk_tokens, "chunks", &sample->chunks, where, error) ||
-                               read_ints(&chunk_tokens, SAMPLE_TOKENS_MAXIMUM, where, &sample->chunk_tokens, error)))
+    if (parts->chunk_tokens &&
+        (check_length(parts->chunk_tokens, "chunk_tokens", "chunks", &sample->chunks, where, error) ||
+         read_ints(parts->chunk_tokens, "chunk_tokens", SAMPLE_TOKENS_MAXIMUM, where, &sample->chunk_tokens, error)))
         return -1;
     return 0;
 }
 
-static int64_t sum_accepted(const struct sample *sample)
+int64_t sample_sum_accepted(const struct sample *sample)
 {
     int64_t sum = 0;
     for (int i = 0; i < sample->rounds; i++)
@@ -378,19 +339,18 @@ static int64_t sum_accepted(const struct sample *sample)
     return sum;
 }
 
-int sample_from_json(const json_t *line, const struct numbers_taken *taken, const char *where, struct sample *sample,
-                     struct error *error)
+int sample_from_json(const json_t *line, const char *where, struct sample *sample, struct error *error)
 {
     struct parts parts = {0};
     sample_init(sample);
     if (read_line(line, where, sample, &parts, error) || read_asked(parts.asked, where, sample, error) ||
         read_stages(parts.stages, where, sample, error) || read_outcome(&parts, where, sample, error) ||
-        read_finish(parts.finish, where, sample, error) || read_lists(&parts, taken, where, sample, error)) {
+        read_finish(parts.finish, where, sample, error) || read_lists(&parts, where, sample, error)) {
         sample_free(sample);
         return -1;
     }
-    sample->workload = xstrdup(parts.workload);
-    sample->prompt = xstrdup(parts.prompt);
-    sample->committed = sample->accepted ? sum_accepted(sample) : ATTEMPT_ABSENT;
+    sample->workload = name_keep(parts.workload);
+    sample->prompt = name_keep(parts.prompt);
+    sample->committed = sample->accepted ? sample_sum_accepted(sample) : ATTEMPT_ABSENT;
     return 0;
 }

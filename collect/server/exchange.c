@@ -1,6 +1,7 @@
 #include "collect/server/exchange.h"
 
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 #include "collect/interrupt.h"
 #include "collect/server/answer.h"
 #include "collect/server/secret.h"
@@ -34,8 +35,8 @@ static void prepare(struct exchange *exchange, int index)
     struct sample *sample = &flight->sample;
     answer_init(&flight->answer, server->dialect);
     sample_init(sample);
-    sample->workload = xstrdup(request->workload);
-    sample->prompt = xstrdup(request->prompt_id);
+    sample->workload = name_keep(request->workload);
+    sample->prompt = name_keep(request->prompt_id);
     sample->warmup = request->warmup;
     sample->asked_tokens = request->max_new_tokens;
     sample->asked_ignore_eos = request->ignore_eos;

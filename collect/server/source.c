@@ -3,6 +3,7 @@
 #include "collect/base/clock.h"
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 #include "collect/record/sample.h"
 #include "collect/server/exchange.h"
 #include "collect/server/watch.h"
@@ -131,8 +132,8 @@ static bool refuse(struct server_source *self, const struct request *request, st
     if (tokens < 0 || tokens + (int64_t)request->max_new_tokens <= context)
         return false;
     sample_init(sample);
-    sample->workload = xstrdup(request->workload);
-    sample->prompt = xstrdup(request->prompt_id);
+    sample->workload = name_keep(request->workload);
+    sample->prompt = name_keep(request->prompt_id);
     sample->warmup = request->warmup;
     sample->asked_tokens = request->max_new_tokens;
     sample->asked_ignore_eos = request->ignore_eos;

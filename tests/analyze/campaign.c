@@ -2,6 +2,7 @@
 
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 #include "tests/record/fixture.h"
 
 #include <setjmp.h>
@@ -94,10 +95,12 @@ static json_t *make_sample(const struct campaign_attempt *attempt, const char *w
 {
     bool plain = strstr(attempt->arm, "auto") != NULL, code = strcmp(workload, "code") == 0;
     const int64_t start_ns = own_start(attempt) + STEP_NS * (int64_t)(2 * prompt + !code);
+    char *id = xformat("%s-%d", workload, prompt);
     struct sample sample;
     sample_init(&sample);
-    sample.workload = xstrdup(workload);
-    sample.prompt = xformat("%s-%d", workload, prompt);
+    sample.workload = name_keep(workload);
+    sample.prompt = name_keep(id);
+    free(id);
     sample.asked_tokens = TOKENS;
     sample.asked_ignore_eos = true;
     sample.prompt_tokens = 20;

@@ -1,5 +1,6 @@
 /* Sums over samples: which requests, which tokens, and what stays missing. */
 #include "analyze/samples.h"
+#include "collect/base/name.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -17,8 +18,8 @@ static struct sample make_sample(const char *prompt)
     static const int accepted[3] = {4, 4, 5};
     struct sample sample;
     sample_init(&sample);
-    sample.workload = xstrdup("code");
-    sample.prompt = xstrdup(prompt);
+    sample.workload = "code";
+    sample.prompt = name_keep(prompt);
     sample.ok = true;
     sample.tokens = 13;
     sample.first_tokens = 1;

@@ -1,6 +1,7 @@
 #include "tests/collect/fake_source.h"
 
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,8 +68,8 @@ static void answer(struct fake_source *self, const struct request *request, stru
 {
     int tokens = self->bad ? request->max_new_tokens / 2 : request->max_new_tokens;
     sample_init(sample);
-    sample->workload = xstrdup(request->workload);
-    sample->prompt = xstrdup(request->prompt_id);
+    sample->workload = name_keep(request->workload);
+    sample->prompt = name_keep(request->prompt_id);
     sample->warmup = request->warmup;
     sample->asked_tokens = request->max_new_tokens;
     sample->asked_ignore_eos = request->ignore_eos;

@@ -18,10 +18,10 @@ static void check_sample(struct sample *sample)
 {
     struct error error = {0};
     struct sample again;
-    sample->workload = xstrdup("w");
-    sample->prompt = xstrdup("p");
+    sample->workload = "w";
+    sample->prompt = "p";
     json_t *line = sample_to_json(sample);
-    if (sample_from_json(line, NULL, "line", &again, &error))
+    if (sample_from_json(line, "line", &again, &error))
         die("%s", error.message);
     fuzz_require(again.ok == sample->ok && again.tokens == sample->tokens, "a sample is read as it was written");
     sample_free(&again);

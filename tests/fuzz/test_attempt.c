@@ -15,7 +15,7 @@ static void check_sample(const struct sample *sample)
     struct sample again;
     struct error error = {0};
     json_t *line = sample_to_json(sample);
-    fuzz_require(sample_from_json(line, NULL, "again", &again, &error) == 0, "what is written can be read");
+    fuzz_require(sample_from_json(line, "again", &again, &error) == 0, "what is written can be read");
     json_t *line_again = sample_to_json(&again);
     fuzz_require(json_equal(line, line_again), "what is written reads back the same");
     json_decref(line);
@@ -44,7 +44,7 @@ static void judge(const struct attempt *attempt)
     verdicts_free(&verdicts);
 }
 
-/* The same bytes with a blank in each sample's line, so that the parser reads its lists. */
+/* The same bytes with a blank in each sample's line, so that it is the parser that reads it. */
 static void check_by_parser(const uint8_t *bytes, size_t size, const struct attempt *attempt)
 {
     static const char start[] = "{\"type\":\"sample\",";

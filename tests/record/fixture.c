@@ -2,6 +2,7 @@
 
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/base/name.h"
 #include "collect/record/run.h"
 
 #include <ftw.h>
@@ -85,8 +86,8 @@ void fixture_sample(struct sample *sample, const char *workload, const char *pro
     static const int ids[9] = {11, 12, 13, 14, 15, 16, 17, 18, 19}, accepted[3] = {3, 2, 4};
     static const float margins[9] = {0.1F, 2.5F, 1e-7F, 0.0F, 3.25F, 17.0F, 1.0F / 3.0F, 5.0F, 0.75F};
     sample_init(sample);
-    sample->workload = xstrdup(workload);
-    sample->prompt = xstrdup(prompt);
+    sample->workload = name_keep(workload);
+    sample->prompt = name_keep(prompt);
     sample->ok = true;
     sample->asked_tokens = 9;
     sample->asked_ignore_eos = true;
@@ -163,7 +164,7 @@ void fixture_build(struct attempt *attempt, const char *arm)
     arm_parse(arm, &attempt->arm);
     attempt->header = fixture_header(arm, 1, 1);
     attempt->workloads = xcalloc(1, sizeof *attempt->workloads);
-    attempt->workloads[0] = (struct attempt_workload){xstrdup("code"), xstrdup("c1"), xstrdup("d1"), ATTEMPT_ABSENT};
+    attempt->workloads[0] = (struct attempt_workload){"code", xstrdup("c1"), xstrdup("d1"), ATTEMPT_ABSENT};
     attempt->sample_count = FIXTURE_SAMPLES;
     attempt->samples = xcalloc(FIXTURE_SAMPLES, sizeof *attempt->samples);
     for (int i = 0; i < FIXTURE_SAMPLES; i++) {
@@ -185,7 +186,7 @@ void fixture_set_source(struct attempt *attempt, const char *object, const char 
 
 void fixture_fail_sample(struct sample *sample, const char *code)
 {
-    char *workload = xstrdup(sample->workload), *prompt = xstrdup(sample->prompt);
+    const char *workload = sample->workload, *prompt = sample->prompt;
     sample_free(sample);
     sample->workload = workload;
     sample->prompt = prompt;

@@ -74,12 +74,9 @@ static void test_a_rule_of_one_workload_leaves_the_others_alone(void **state)
     struct verdicts verdicts = {0};
     fixture_build(&attempt, "tp1-linear");
     attempt.workloads = xrealloc(attempt.workloads, 2, sizeof *attempt.workloads);
-    attempt.workloads[attempt.workload_count++] =
-        (struct attempt_workload){xstrdup("maths"), xstrdup("c2"), xstrdup("d2")};
-    for (int i = 0; i < FIXTURE_SAMPLES; i += 2) {
-        free(attempt.samples[i].workload);
-        attempt.samples[i].workload = xstrdup("maths");
-    }
+    attempt.workloads[attempt.workload_count++] = (struct attempt_workload){"maths", xstrdup("c2"), xstrdup("d2")};
+    for (int i = 0; i < FIXTURE_SAMPLES; i += 2)
+        attempt.samples[i].workload = "maths";
     fixture_fail_sample(&attempt.samples[2], "TIMEOUT");
     rule_judge_attempt(&attempt, NULL, &verdicts);
     assert_int_equal(verdicts.count, 1);

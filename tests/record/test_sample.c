@@ -63,8 +63,8 @@ static void assert_sample_equal(const struct sample *a, const struct sample *b)
 static void make_failed(struct sample *sample)
 {
     sample_init(sample);
-    sample->workload = xstrdup("maths");
-    sample->prompt = xstrdup("\xCF\x80 and \"quotes\"\n");
+    sample->workload = "maths";
+    sample->prompt = "\xCF\x80 and \"quotes\"\n";
     sample->warmup = true;
     sample->error_code = xstrdup("CONTEXT_OVERFLOW");
     sample->error_http_status = 400;
@@ -87,7 +87,7 @@ static void write_and_read(const struct sample *sample, struct sample *again)
     json_t *object = sample_to_json(sample);
     char *text = json_dumps(object, JSON_COMPACT);
     json_t *line = json_read_text(text, strlen(text), "a.jsonl:2", &error);
-    sample_from_json(line, NULL, "a.jsonl:2", again, &error);
+    sample_from_json(line, "a.jsonl:2", again, &error);
     assert_string_equal(error.message, "");
     json_decref(object);
     json_decref(line);
@@ -102,8 +102,8 @@ static void test_every_member_comes_back(void **state)
     set_chunks(&samples[0]);
     make_failed(&samples[1]);
     sample_init(&samples[2]); /* nothing is known */
-    samples[2].workload = xstrdup("code");
-    samples[2].prompt = xstrdup("");
+    samples[2].workload = "code";
+    samples[2].prompt = "";
     fixture_sample(&samples[3], "code", "largest");
     samples[3].finish = FINISH_STOP;
     samples[3].start_ns = samples[3].end_ns = SAMPLE_TIME_MAXIMUM_NS;
@@ -124,8 +124,8 @@ static void test_what_is_unknown_is_not_written(void **state)
     (void)state;
     struct sample sample;
     sample_init(&sample);
-    sample.workload = xstrdup("code");
-    sample.prompt = xstrdup("p");
+    sample.workload = "code";
+    sample.prompt = "p";
     sample.ok = true;
     json_t *line = sample_to_json(&sample);
     char *text = json_canonical(line);
@@ -160,7 +160,7 @@ static void test_lengths_give_the_counts_where_those_are_absent(void **state)
     json_t *line = sample_to_json(&sample);
     json_object_del(line, "tokens");
     json_object_del(line, "rounds");
-    assert_int_equal(sample_from_json(line, NULL, "a.jsonl:2", &again, &error), 0);
+    assert_int_equal(sample_from_json(line, "a.jsonl:2", &again, &error), 0);
     assert_sample_equal(&sample, &again);
     json_decref(line);
     sample_free(&sample);
@@ -249,7 +249,7 @@ static void test_what_cannot_be_is_refused(void **state)
         json_t *line = sample_to_json(&sample);
         sample_free(&sample);
         change(line, cases[i].key, cases[i].text);
-        if (sample_from_json(line, NULL, "a.jsonl:2", &sample, &error) == 0)
+        if (sample_from_json(line, "a.jsonl:2", &sample, &error) == 0)
             fail_msg("\"%s\": %s was read", cases[i].key, cases[i].text ? cases[i].text : "(absent)");
         if (strncmp(error.message, "a.jsonl:2: ", 11) != 0 || strchr(error.message, '\n'))
             fail_msg("%s", error.message);
@@ -272,7 +272,7 @@ static void test_an_answer_may_hold_an_error(void **state)
         json_t *line = sample_to_json(&sample);
         sample_free(&sample);
         change(line, "error", errors[i]);
-        assert_int_equal(sample_from_json(line, NULL, "a.jsonl:2", &sample, &error), 0);
+        assert_int_equal(sample_from_json(line, "a.jsonl:2", &sample, &error), 0);
         assert_true(sample.ok && (sample.error_message || sample.error_code));
         write_and_read(&sample, &again);
         assert_sample_equal(&sample, &again);
