@@ -15,9 +15,19 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What a call does: to the bytes of a file, to their way to the disk, or to names; each a bit. */
+enum call { CALL_WRITE = 1, CALL_TRUNCATE = 2, CALL_SYNC = 4, CALL_NAME = 8, CALL_ALL = 15 };
+
+/* Those that a fault strikes. */
+static const unsigned struck[] = {
+    [FAULT_NONE] = CALL_ALL,      [FAULT_KILL] = CALL_ALL,    [FAULT_TEAR] = CALL_WRITE,    [FAULT_FULL] = CALL_ALL,
+    [FAULT_READ_ONLY] = CALL_ALL, [FAULT_DENIED] = CALL_NAME, [FAULT_UNSYNCED] = CALL_SYNC,
+};
+
 /* Shared with child processes. */
 struct counts {
-    int calls, readings;
+    int calls[CALL_ALL + 1]; /* of each enum call */
+    int readings;
 };
 
 static struct fault armed;
@@ -38,12 +48,15 @@ void fault_set(const struct fault *fault)
 {
     armed = fault ? *fault : (struct fault){0};
     if (fault)
-        counts()->calls = 0;
+        memset(counts()->calls, 0, sizeof counts()->calls);
 }
 
-int fault_calls(void)
+int fault_calls(enum fault_kind kind)
 {
-    return counts()->calls;
+    int calls = 0;
+    for (unsigned call = 1; call <= CALL_ALL; call <<= 1)
+        calls += struck[kind] & call ? counts()->calls[call] : 0;
+    return calls;
 }
 
 void fault_set_clock(int at, int64_t jump_s, int64_t more_s)
@@ -79,26 +92,29 @@ static void die_now(void)
         pause();
 }
 
-static enum outcome decide(bool writes)
+static enum outcome decide(enum call call)
 {
-    const int call = ++counts()->calls;
-    if (armed.kind == FAULT_NONE || call < armed.at)
+    counts()->calls[call]++;
+    const int number = fault_calls(armed.kind);
+    if (armed.kind == FAULT_NONE || !(struck[armed.kind] & call) || number < armed.at)
         return GO_ON;
     switch (armed.kind) {
     case FAULT_KILL:
         die_now();
         break;
     case FAULT_TEAR:
-        if (writes)
-            return HALF_THEN_DIE;
-        die_now();
-        break;
+        return HALF_THEN_DIE;
     case FAULT_FULL:
         errno = ENOSPC;
-        return !writes ? GO_ON : call == armed.at ? HALF_THEN_FAIL : FAIL;
+        return call != CALL_WRITE ? GO_ON : number == armed.at ? HALF_THEN_FAIL : FAIL;
+    case FAULT_DENIED:
+        errno = EACCES;
+        break;
+    case FAULT_UNSYNCED:
+        errno = EIO;
+        break;
     default:
         errno = EROFS;
-        return FAIL;
     }
     return FAIL;
 }
@@ -110,10 +126,10 @@ static bool is_inside(const char *path)
 
 static enum outcome decide_path(const char *path)
 {
-    return is_inside(path) ? decide(false) : GO_ON;
+    return is_inside(path) ? decide(CALL_NAME) : GO_ON;
 }
 
-static enum outcome decide_descriptor(int descriptor, bool writes)
+static enum outcome decide_descriptor(int descriptor, enum call call)
 {
     char link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -121,7 +137,7 @@ static enum outcome decide_descriptor(int descriptor, bool writes)
     if (length < 0)
         return GO_ON;
     path[length] = '\0';
-    return is_inside(path) ? decide(writes) : GO_ON;
+    return is_inside(path) ? decide(call) : GO_ON;
 }
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
@@ -143,7 +159,7 @@ ssize_t write(int descriptor, const void *bytes, size_t size)
     static ssize_t (*real_write)(int, const void *, size_t);
     if (!real_write)
         *(void **)&real_write = find("write");
-    const enum outcome outcome = decide_descriptor(descriptor, true);
+    const enum outcome outcome = decide_descriptor(descriptor, CALL_WRITE);
     if (outcome == GO_ON)
         return real_write(descriptor, bytes, size);
     if (outcome == FAIL)
@@ -159,7 +175,7 @@ ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset)
     static ssize_t (*real_pwrite)(int, const void *, size_t, off_t);
     if (!real_pwrite)
         *(void **)&real_pwrite = find("pwrite");
-    const enum outcome outcome = decide_descriptor(descriptor, true);
+    const enum outcome outcome = decide_descriptor(descriptor, CALL_WRITE);
     if (outcome == GO_ON)
         return real_pwrite(descriptor, bytes, size, offset);
     if (outcome == FAIL)
@@ -172,7 +188,7 @@ ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset)
 
 int fsync(int descriptor)
 {
-    return decide_descriptor(descriptor, false) == FAIL ? -1 : 0;
+    return decide_descriptor(descriptor, CALL_SYNC) == FAIL ? -1 : 0;
 }
 
 int ftruncate(int descriptor, off_t length)
@@ -180,7 +196,7 @@ int ftruncate(int descriptor, off_t length)
     static int (*real_ftruncate)(int, off_t);
     if (!real_ftruncate)
         *(void **)&real_ftruncate = find("ftruncate");
-    return decide_descriptor(descriptor, false) == FAIL ? -1 : real_ftruncate(descriptor, length);
+    return decide_descriptor(descriptor, CALL_TRUNCATE) == FAIL ? -1 : real_ftruncate(descriptor, length);
 }
 
 int rename(const char *from, const char *to)

@@ -1,24 +1,33 @@
 #!/bin/sh
-# Runs test programs one after another: tests/run.sh PROGRAM...
+# Runs test programs, as many at a time as there are processors, up to 4: tests/run.sh PROGRAM...
 #
-# Prints a line for each program, the reasons of skipped tests, the whole output of a program that fails, and at the end
-# "N passed, N failed" (", N skipped"). A program may take TEST_TIMEOUT seconds (300).
+# Prints a line for each program that ends, the reasons of skipped tests, the whole output of a program that fails, and
+# at the end "N passed, N failed" (", N skipped"). A program may take TEST_TIMEOUT seconds (300); TEST_JOBS says how many
+# run at a time.
 set -u
 
 limit=${TEST_TIMEOUT:-300}
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # threads that wait by spinning starve each other on a busy machine
-total_passed=0 total_failed=0 total_skipped=0
-output=$(mktemp) || exit 1
-trap 'rm -f "$output"' EXIT
-trap 'exit 1' INT TERM
 
 # The sum of the numbers that an expression finds in cmocka's summaries: a program may have several groups of tests.
 count() {
     sed -n "s/$1/\\1/p" "$output" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
+tell() {
+    if [ "$failed" -gt 0 ]; then
+        printf 'FAILED  %-40s %d passed, %d failed%s\n' "$name" "$passed" "$failed" "$reason"
+        sed 's/^/    /' "$output"
+    else
+        printf 'ok      %-40s %d passed\n' "$name" "$passed"
+        sed -n 's/^SKIPPED:/    SKIPPED:/p' "$output"
+    fi
+    echo "$passed $failed $skipped" >>"$folder/counts"
+}
+
 run_program() {
     name=${1##*/bin/}
+    output=$(mktemp "$folder/output.XXXXXX") || exit 1
     timeout -k 10 "$limit" "$1" >"$output" 2>&1 </dev/null
     status=$?
     passed=$(count '^\[  PASSED  \] \([0-9]*\) test(s)\.$')
@@ -34,23 +43,23 @@ run_program() {
     fi
     # A program that dies, or ends well but leaks, has failed once more than its tests say.
     [ -z "$reason" ] || failed=$((failed + 1))
-    if [ "$failed" -gt 0 ]; then
-        printf 'FAILED  %-40s %d passed, %d failed%s\n' "$name" "$passed" "$failed" "$reason"
-        sed 's/^/    /' "$output"
-    else
-        printf 'ok      %-40s %d passed\n' "$name" "$passed"
-        sed -n 's/^SKIPPED:/    SKIPPED:/p' "$output"
-    fi
-    total_passed=$((total_passed + passed))
-    total_failed=$((total_failed + failed))
-    total_skipped=$((total_skipped + skipped))
+    { flock 9 && tell; } 9>"$folder/lock"
 }
 
-for program; do
-    run_program "$program"
-done
+if [ "$1" = --one ]; then
+    folder=$2
+    run_program "$3"
+    exit 0
+fi
 
-line="$total_passed passed, $total_failed failed"
-[ "$total_skipped" -eq 0 ] || line="$line, $total_skipped skipped"
-echo "$line"
-[ "$total_failed" -eq 0 ] && [ "$total_passed" -gt 0 ]
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM
+processors=$(nproc)
+jobs=${TEST_JOBS:-$((processors < 4 ? processors : 4))}
+for program; do printf '%s\0' "$program"; done | xargs -0 -n 1 -P "$jobs" "$0" --one "$folder"
+awk '{ passed += $1; failed += $2; skipped += $3 }
+     END { printf "%d passed, %d failed", passed, failed
+           if (skipped) printf ", %d skipped", skipped
+           print ""
+           exit failed || !passed || NR != programs }' programs=$# "$folder/counts"

@@ -235,10 +235,10 @@ static void end_bench(struct bench *bench)
     bench_tear_down(&state);
 }
 
-static int count_calls(void)
+static int count_calls(enum fault_kind kind)
 {
     struct bench *bench = make_bench();
-    const int status = do_all_apart(bench, FAULT_NONE, 0), calls = fault_calls();
+    const int status = do_all_apart(bench, FAULT_NONE, 0), calls = fault_calls(kind);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     check_goes_on(bench);
     assert_int_equal(bench->source.loads, 0);
@@ -256,7 +256,8 @@ static bool is_expected(enum fault_kind kind, int status)
 
 static void try_every_call(enum fault_kind kind)
 {
-    const int calls = count_calls();
+    const int calls = count_calls(kind);
+    assert_true(calls > 20);
     for (int at = 1; at <= calls; at++) {
         struct bench *bench = make_bench();
         const int status = do_all_apart(bench, kind, at);
@@ -290,6 +291,18 @@ static void read_only_from_every_call_on(void **state)
 {
     (void)state;
     try_every_call(FAULT_READ_ONLY);
+}
+
+static void denied_from_every_call_on(void **state)
+{
+    (void)state;
+    try_every_call(FAULT_DENIED);
+}
+
+static void unsynced_from_every_call_on(void **state)
+{
+    (void)state;
+    try_every_call(FAULT_UNSYNCED);
 }
 
 /* --- at random moments -------------------------------------------------------------------------------------------- */
@@ -407,6 +420,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_before_every_call),     cmocka_unit_test(killed_in_the_middle_of_every_write),
         cmocka_unit_test(disk_full_from_every_call_on), cmocka_unit_test(read_only_from_every_call_on),
+        cmocka_unit_test(denied_from_every_call_on),    cmocka_unit_test(unsynced_from_every_call_on),
         cmocka_unit_test(killed_at_random_moments),     cmocka_unit_test(clocks_that_jump),
         cmocka_unit_test(a_clock_that_runs_mad),
     };
