@@ -97,14 +97,28 @@ struct work {
     double *design, *values, *weights;
 };
 
+/* The most points of a block, which stand together. */
+static int count_in_block(const struct points *points)
+{
+    int most = 0;
+    for (int first = 0, end; first < points->count; first = end) {
+        for (end = first; end < points->count && points->items[end].block == points->items[first].block;)
+            end++;
+        most = end - first > most ? end - first : most;
+    }
+    return most;
+}
+
+/* Fewer terms than points: a line through two of them fits whatever they are. */
 static void choose_terms(const struct points *points, const struct work *work, struct model *model)
 {
     static const int all[TERM_COUNT] = {TERM_STEP, TERM_DRAFTING, TERM_ROW, TERM_CONTEXT, TERM_SESSION};
+    const int most = count_in_block(points) - 1;
     bool kept[TERM_COUNT];
     fill_design(points->items, points->count, all, TERM_COUNT, work->design, work->values, work->weights);
     statistics_independent(work->design, work->weights, points->count, TERM_COUNT, kept);
     for (int term = 0; term < TERM_COUNT; term++)
-        if (kept[term])
+        if (kept[term] && (term == TERM_STEP || model->term_count < most))
             model->terms[model->term_count++] = term;
 }
 
@@ -134,7 +148,7 @@ static struct model fit(const struct cells *cells, const struct points *points)
     for (int i = 0; i < TERM_COUNT; i++)
         model.coefficients[i] = xcalloc((size_t)cells->blocks, sizeof *model.coefficients[i]);
     choose_terms(points, &work, &model);
-    for (int first = 0, end; first < points->count; first = end) {
+    for (int first = 0, end; first < points->count && model.term_count > 1; first = end) {
         for (end = first; end < points->count && points->items[end].block == points->items[first].block; end++)
             ;
         fit_block(&points->items[first], end - first, &work, &model);

@@ -393,6 +393,28 @@ static void test_scaling_is_paired_where_it_can_be(void **state)
 }
 
 /* Ranks that share a device are no ranks of their own: they do not scale, but are compared with each other. */
+/* Two cells fit two terms whatever they took, and one term is a mean: neither explains anything. */
+static void test_a_model_needs_more_cells_than_terms(void **state)
+{
+    (void)state;
+    for (int workloads = 1; workloads <= 2; workloads++) {
+        struct campaign campaign;
+        const double maths = workloads == 2 ? 1e6 : 0;
+        campaign_open(&campaign, 3, "{}");
+        for (int block = 1; block <= 3; block++) {
+            campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 3e6, 3 * maths});
+            campaign_add(&campaign, &(struct campaign_attempt){"tp1-b8", block, 1, 1e6, maths});
+        }
+        json_t *summary = check_build(&campaign);
+        const json_t *models = json_object_get(summary, "round_models");
+        assert_int_equal(json_array_size(models), workloads - 1);
+        if (workloads == 2)
+            assert_int_equal(json_array_size(json_object_get(json_array_get(models, 0), "terms")), 2);
+        json_decref(summary);
+        campaign_close(&campaign);
+    }
+}
+
 static void test_shared_devices_do_not_scale(void **state)
 {
     (void)state;
@@ -432,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_too_few_requests_take_the_throughput_alone),
         cmocka_unit_test(test_gpu_settings_that_change_stand_apart),
         cmocka_unit_test(test_scaling_is_paired_where_it_can_be),
+        cmocka_unit_test(test_a_model_needs_more_cells_than_terms),
         cmocka_unit_test(test_shared_devices_do_not_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
