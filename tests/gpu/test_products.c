@@ -76,22 +76,178 @@ static double silu(double x)
 static void check_skinny(const struct skinny_call *call, const struct matrix *x, const struct matrix *weights)
 {
     size_t elements = (size_t)call->rows * (size_t)call->outputs;
-    float *y = xcalloc(elements * (size_t)call->splits, sizeof *y);
-    CUDA_CHECK(cudaMemset(call->y, 0xff, elements * (size_t)call->splits * sizeof *y));
+    float *y = xcalloc(elements, sizeof *y);
+    CUDA_CHECK(cudaMemset(call->y, 0xff, elements * sizeof *y));
     kernels_skinny(call, stream);
     CUDA_CHECK(cudaStreamSynchronize(stream));
-    CUDA_CHECK(cudaMemcpy(y, call->y, elements * (size_t)call->splits * sizeof *y, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(y, call->y, elements * sizeof *y, cudaMemcpyDeviceToHost));
     for (int row = 0; row < call->rows; row++)
         for (int output = row % STEP; output < call->outputs; output += STEP) {
-            double sum = 0, expected = sum_of(x->host + (size_t)row * (size_t)call->stride,
-                                              weights->host + (size_t)output * (size_t)call->inputs, call->inputs);
-            for (int part = 0; part < call->splits; part++)
-                sum += (double)y[(size_t)part * elements + (size_t)row * (size_t)call->outputs + (size_t)output];
-            if (!(fabs(sum - expected) < TOLERANCE))
+            double found = (double)y[(size_t)row * (size_t)call->outputs + (size_t)output];
+            double expected = sum_of(x->host + (size_t)row * (size_t)call->stride,
+                                     weights->host + (size_t)output * (size_t)call->inputs, call->inputs);
+            if (!(fabs(found - expected) < TOLERANCE))
                 fail_msg("%d rows of %d to %d, %d warpgroups, %d splits: row %d, output %d: %g for %g", call->rows,
-                         call->inputs, call->outputs, call->warpgroups, call->splits, row, output, sum, expected);
+                         call->inputs, call->outputs, call->warpgroups, call->splits, row, output, found, expected);
         }
     free(y);
+}
+
+/* As many floats on the GPU. */
+static float *make_floats(size_t count, float first, float step)
+{
+    float *host = xcalloc(count, sizeof *host), *gpu = device_allocate(count * sizeof *gpu);
+    for (size_t i = 0; i < count; i++)
+        host[i] = first + step * (float)(i % 97);
+    CUDA_CHECK(cudaMemcpy(gpu, host, count * sizeof *gpu, cudaMemcpyHostToDevice));
+    free(host);
+    return gpu;
+}
+
+static void fetch(void *to, const void *from, size_t bytes)
+{
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+    CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost));
+}
+
+/* The residual stream with the sums of squares that it leaves, and the norm that the product behind makes of them. */
+static void check_added(struct skinny_call call, const struct matrix *x, const struct matrix *weights)
+{
+    int rows = call.rows, outputs = call.outputs, tiles = (outputs + 64 * call.warpgroups - 1) / (64 * call.warpgroups);
+    size_t elements = (size_t)rows * (size_t)outputs;
+    float *squares = make_floats((size_t)rows * 3, 0.25f, 0.125f), *norm = make_floats((size_t)outputs, 0.5f, 0.01f);
+    float *residual = make_floats(elements, -1, 0.03f), *left = make_floats((size_t)(rows * tiles), 0, 0);
+    uint16_t *out = device_allocate(elements * sizeof *out), *features = device_allocate(2 * elements * sizeof *out);
+    float *found = xcalloc(elements, sizeof *found), *sums = xcalloc((size_t)(rows * tiles), sizeof *sums);
+    uint16_t *normed = xcalloc(elements, sizeof *normed), *kept = xcalloc(2 * elements, sizeof *kept);
+    call.y = NULL;
+    call.added = (struct skinny_added){.x = residual,
+                                       .norm = norm,
+                                       .out = out,
+                                       .squares = left,
+                                       .features = features,
+                                       .feature_index = 1,
+                                       .feature_count = 2};
+    kernels_skinny(&call, stream);
+    fetch(found, residual, elements * sizeof *found);
+    fetch(sums, left, (size_t)(rows * tiles) * sizeof *sums);
+    fetch(normed, out, elements * sizeof *normed);
+    fetch(kept, features, 2 * elements * sizeof *kept);
+    for (int row = 0; row < rows; row++) {
+        double whole = 0, parts = 0;
+        for (int i = 0; i < outputs; i++) {
+            size_t at = (size_t)row * (size_t)outputs + (size_t)i;
+            double value = (double)found[at], weight = 0.5 + 0.01 * (i % 97);
+            whole += value * value;
+            if (!(fabs((double)bfloat16_to_float(normed[at]) - value * weight) <= 0.005 * fabs(value * weight)) ||
+                bfloat16_from_float(found[at]) != kept[(size_t)(2 * row + 1) * (size_t)outputs + (size_t)i])
+                fail_msg("%d rows, output %d of row %d: rounded otherwise than %g", rows, i, row, value);
+            if (i % STEP != row % STEP)
+                continue;
+            double expected = -1 + 0.03 * (double)(at % 97) +
+                              sum_of(x->host + (size_t)row * (size_t)call.stride,
+                                     weights->host + (size_t)i * (size_t)call.inputs, call.inputs);
+            if (!(fabs(value - expected) < TOLERANCE))
+                fail_msg("%d rows of %d to %d added, %d splits: row %d, output %d: %g for %g", rows, call.inputs,
+                         outputs, call.splits, row, i, value, expected);
+        }
+        for (int tile = 0; tile < tiles; tile++)
+            parts += (double)sums[row * tiles + tile];
+        if (!(fabs(parts - whole) <= 1e-5 * whole))
+            fail_msg("%d rows: squares of row %d are %g, not %g", rows, row, parts, whole);
+    }
+    /* Rows that were left unnormed: y comes divided by their length. */
+    struct skinny_call scaled = call;
+    float *plain = device_allocate(elements * sizeof *plain), *unscaled = xcalloc(elements, sizeof *unscaled);
+    scaled.added.x = NULL;
+    scaled.y = plain;
+    kernels_skinny(&scaled, stream);
+    fetch(unscaled, plain, elements * sizeof *unscaled);
+    scaled.squares = squares;
+    scaled.square_count = 3;
+    scaled.epsilon = 0.01f;
+    kernels_skinny(&scaled, stream);
+    fetch(found, plain, elements * sizeof *found);
+    for (size_t i = 0; i < elements; i++) {
+        double sum = 0;
+        for (size_t k = 0; k < 3; k++)
+            sum += 0.25 + 0.125 * (double)((i / (size_t)outputs * 3 + k) % 97);
+        double expected = (double)unscaled[i] / sqrt(sum / call.inputs + 0.01);
+        if (!(fabs((double)found[i] - expected) <= 1e-5 * fabs(expected) + 1e-7))
+            fail_msg("row %zu is normed to %g, not %g", i / (size_t)outputs, (double)found[i], expected);
+    }
+    void *all[] = {squares, norm, residual, left, out, features, plain};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        CUDA_CHECK(cudaFree(all[i]));
+    free(unscaled);
+    free(found);
+    free(sums);
+    free(normed);
+    free(kept);
+}
+
+/* Heads as the kernel makes them that reads them from memory. */
+static void check_heads(struct skinny_call call)
+{
+    int size = 64 * call.warpgroups, units = call.outputs / size, rows = call.rows, capacity = 200;
+    size_t queries = (size_t)rows * (size_t)call.outputs, cache = (size_t)capacity * (size_t)call.outputs;
+    uint16_t *made[2], *host[2];
+    int *ints = device_allocate((size_t)(3 * rows) * sizeof *ints),
+        *numbers = xcalloc((size_t)(3 * rows), sizeof *numbers);
+    float *norms = make_floats((size_t)size, 0.5f, 0.02f), *angles = make_floats((size_t)(capacity * size), -1, 0.02f);
+    for (int row = 0; row < rows; row++) {
+        numbers[row] = (row * 7) % capacity;
+        numbers[2 * rows + row] = row % 5 == 4 ? -1 : 20 + row;
+    }
+    CUDA_CHECK(cudaMemcpy(ints, numbers, (size_t)(3 * rows) * sizeof *ints, cudaMemcpyHostToDevice));
+    call.heads = (struct heads_call){.type = ELEMENT_BFLOAT16,
+                                     .rows = rows,
+                                     .layers = 1,
+                                     .heads = units - 2 * (units / 3),
+                                     .kv_heads = units / 3,
+                                     .head_size = size,
+                                     .capacity = capacity,
+                                     .query_size = size,
+                                     .rotary_size = size,
+                                     .stride = (size_t)call.outputs,
+                                     .fused = call.y,
+                                     .q_norm = norms,
+                                     .k_norm = norms,
+                                     .cosines = angles,
+                                     .sines = angles + 2,
+                                     .positions = ints,
+                                     .sessions = ints + rows,
+                                     .slots = ints + 2 * rows,
+                                     .epsilon = 1e-6f};
+    for (int fused = 0; fused < 2; fused++) {
+        struct skinny_call own = call;
+        made[fused] = device_allocate((queries + 2 * cache) * sizeof *made[fused]);
+        host[fused] = xcalloc(queries + 2 * cache, sizeof *host[fused]);
+        CUDA_CHECK(cudaMemset(made[fused], 0, (queries + 2 * cache) * sizeof *made[fused]));
+        own.heads.queries = made[fused];
+        own.heads.keys = made[fused] + queries;
+        own.heads.values = made[fused] + queries + cache;
+        struct heads_call heads = own.heads;
+        if (!fused)
+            own.heads.heads = 0;
+        kernels_skinny(&own, stream);
+        if (!fused)
+            kernels_store_heads(&heads, stream);
+        fetch(host[fused], made[fused], (queries + 2 * cache) * sizeof *made[fused]);
+        CUDA_CHECK(cudaFree(made[fused]));
+    }
+    for (size_t i = 0; i < queries + 2 * cache; i++) {
+        double plain = (double)bfloat16_to_float(host[0][i]), ended = (double)bfloat16_to_float(host[1][i]);
+        if (!(fabs(plain - ended) <= 0.008 * fabs(plain) + 1e-5))
+            fail_msg("%d rows to heads of %d, %d splits: element %zu is %g, not %g", rows, size, call.splits, i, ended,
+                     plain);
+    }
+    free(host[0]);
+    free(host[1]);
+    free(numbers);
+    CUDA_CHECK(cudaFree(ints));
+    CUDA_CHECK(cudaFree(norms));
+    CUDA_CHECK(cudaFree(angles));
 }
 
 static void check_gated(struct skinny_call call, const struct matrix *x, const struct matrix *weights, void *gated)
@@ -123,7 +279,8 @@ static void few_rows_by_tensor_cores(void **state)
     static const int rows[] = {2, 8, 16, 17, 24, 31, 33, 40, 63, 65, 72, 100, 129, 136};
     static const struct {
         int inputs, outputs, stride;
-    } sizes[] = {{64, 64, 64}, {256, 1000, 320}, {1024, 66, 1024}, {4096, 6144, 4096}, {320, 24576, 320}};
+    } sizes[] = {{64, 64, 64},       {256, 1000, 320},  {1024, 66, 1024},
+                 {4096, 6144, 4096}, {320, 24576, 320}, {512, 1152, 512}};
     if (!usable || !device_has_wgmma())
         skip();
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -131,25 +288,32 @@ static void few_rows_by_tensor_cores(void **state)
         float spread = 1.7f / sqrtf(sqrtf((float)inputs));
         struct matrix x = make_matrix((size_t)(SKINNY_ROWS_MAXIMUM * sizes[s].stride), 1, spread);
         struct matrix weights = make_matrix((size_t)outputs * (size_t)inputs, 2, spread);
-        float *y = device_allocate((size_t)(SKINNY_ROWS_MAXIMUM * PARTS_MAXIMUM) * (size_t)outputs * sizeof *y);
+        float *y = device_allocate((size_t)SKINNY_ROWS_MAXIMUM * (size_t)outputs * sizeof *y);
         void *gated = device_allocate((size_t)(SKINNY_ROWS_MAXIMUM * outputs));
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
             for (int warpgroups = 1; warpgroups <= 3; warpgroups++) {
-                int chunks = inputs / 64;
+                int tiles = (outputs + 64 * warpgroups - 1) / (64 * warpgroups), most = inputs / 64;
+                most = most < SKINNY_SPLITS ? most : SKINNY_SPLITS;
+                while (most > 1 && most * tiles > device_multiprocessors())
+                    most--;
                 const struct skinny_call call = {.rows = rows[r],
                                                  .inputs = inputs,
                                                  .outputs = outputs,
                                                  .stride = sizes[s].stride,
                                                  .warpgroups = warpgroups,
                                                  .half = r % 2 == 1,
-                                                 .splits =
-                                                     1 + (int)r % (chunks < PARTS_MAXIMUM ? chunks : PARTS_MAXIMUM),
+                                                 .splits = 1 + (int)r % most,
                                                  .x = x.gpu,
                                                  .weights = weights.gpu,
                                                  .y = y};
                 assert_true(kernels_skinny_takes(ELEMENT_BFLOAT16, rows[r], inputs, outputs, sizes[s].stride));
                 check_skinny(&call, &x, &weights);
                 check_gated(call, &x, &weights, gated);
+                if (outputs < 2000 && rows[r] <= SKINNY_ENDS_ROWS)
+                    check_added(call, &x, &weights);
+                if (outputs % (64 * warpgroups) == 0 && rows[r] <= SKINNY_ENDS_ROWS && outputs < 10000 &&
+                    outputs > 192 * warpgroups)
+                    check_heads(call);
             }
         free_matrix(&x);
         free_matrix(&weights);

@@ -168,28 +168,22 @@ static __device__ __forceinline__ void copy_queries(bf16 *queries, const struct 
 /* A row's heads out of fused: unit u of a KV head is one of its queries, or then the new key and the new value. */
 template <int D>
 static __device__ __forceinline__ void make_heads(bf16 *queries, const struct heads_call &heads, int row, int kv_head,
-                                                  int first, const struct head_rotation &first_rotation, bool stores)
+                                                  int first, const struct head_rotation<D / 64> &first_rotation,
+                                                  bool stores)
 {
     constexpr int PITCH = few<D, 1>::QUERY_PITCH, WARPS = few<D, 1>::WARPS;
-    int group = heads.heads / heads.kv_heads, lane = (int)threadIdx.x % WARP;
-    size_t fused = (size_t)row * heads.stride;
-    size_t cache = (((size_t)heads.sessions[row] * (size_t)heads.kv_heads + (size_t)kv_head) * (size_t)heads.capacity +
-                    (size_t)heads.slots[row]) *
-                   D;
+    int group = heads.heads / heads.kv_heads;
+    const float *fused = heads.fused + (size_t)row * heads.stride;
     for (int unit = first; unit < group + (stores ? 2 : 0); unit += WARPS) {
-        bool is_query = unit < group;
-        int head = is_query ? kv_head * group + unit : heads.heads + (unit - group) * heads.kv_heads + kv_head;
-        size_t at = fused + (size_t)head_column(heads, head);
-        if (unit == group + 1) {
-            for (int i = lane; i < D; i += WARP)
-                store((bf16 *)heads.values + cache + i, fused_at(heads, at + (size_t)i));
-            continue;
-        }
-        const struct head_rotation rotation =
-            unit == first ? first_rotation
-                          : load_rotation(heads, is_query ? heads.q_norm : heads.k_norm, heads.positions[row]);
-        rotate_head(heads, rotation, at, is_query ? 1.0f / sqrtf((float)D) : 1.0f,
-                    is_query ? queries + unit * PITCH : (bf16 *)heads.keys + cache);
+        int head = unit < group ? kv_head * group + unit : heads.heads + (unit - group) * heads.kv_heads + kv_head;
+        const float *from = fused + head_column(heads, head);
+        auto read = [&](int i) { return from[i]; };
+        const struct head_rotation<D / 64> rotation =
+            unit == first ? first_rotation : rotation_of<D / 64>(heads, 0, row, head);
+        if (unit < group)
+            rotate_head<bf16>(heads, rotation, read, 1.0f / sqrtf((float)D), queries + unit * PITCH);
+        else
+            put_head<bf16>(heads, rotation, 0, row, head, read);
     }
     for (int i = group * D + (int)threadIdx.x; i < few<D, 1>::QUERIES * D; i += few<D, 1>::THREADS)
         store(&queries[i / D * PITCH + i % D], 0.0f);
@@ -315,7 +309,7 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
     int key = work.from + warp * CHUNK, last = work.to - 1, group = call.heads / call.kv_heads;
     bool early = key + CHUNK <= min(segment.base, work.to);
     struct chunk<PART> chunk;
-    struct head_rotation rotation;
+    struct head_rotation<D / 64> rotation;
     if (early) {
         fetch_keys<D, PART>(chunk, keys, key, last);
         fetch_values<D, PART>(chunk, values, key, last);
@@ -324,7 +318,7 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
                                         work.query / few<D, M>::QUERIES,
                                         (segment.count * group + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES);
     if (ROWS && warp <= group)
-        rotation = load_rotation(heads, warp < group ? heads.q_norm : heads.k_norm, heads.positions[tile]);
+        rotation = load_rotation<D / 64>(heads, warp < group ? heads.q_norm : heads.k_norm, heads.positions[tile]);
     wait_for_previous();
     let_next_start();
     if (ROWS)

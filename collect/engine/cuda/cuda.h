@@ -102,13 +102,14 @@ struct gpu {
     char *staging[CALL_COUNT];
     struct batch batch; /* the call's, on this GPU */
     struct kept kept;
-    struct meeting meeting;              /* with the other GPUs */
-    float *x;                            /* [rows, hidden_size]: the residual stream */
-    void *input;                         /* [rows, hidden_size]: what a product reads */
-    void *normed;                        /* [rows, hidden_size]: what the head reads */
-    void *features;                      /* [rows, feature_count * hidden_size] */
-    void *kept_features;                 /* the same for paths */
-    unsigned *steps;                     /* of `auto`, that this GPU has made */
+    struct meeting meeting; /* with the other GPUs */
+    float *x;               /* [rows, hidden_size]: the residual stream */
+    void *input;            /* [rows, hidden_size]: what a product reads */
+    void *normed;           /* [rows, hidden_size]: what the head reads */
+    float *squares;         /* [PRODUCT_OWN_ROWS, tiles]: of x, by tiles, where few rows are left unnormed */
+    void *features;         /* [rows, feature_count * hidden_size] */
+    void *kept_features;    /* the same for paths */
+    unsigned *steps;        /* of `auto`, that this GPU has made */
     cudaGraphExec_t *graphs[CALL_COUNT][2]; /* host [sessions]: of 1, 2, ... sessions, near ones and far ones */
 };
 
@@ -118,6 +119,7 @@ struct cuda {
     enum element type;
     bool shared;        /* all ranks on one GPU, and more than one */
     bool singles;       /* single rows have kernels of their own: bfloat16, and widths that they take */
+    bool few;           /* few rows go through the own kernels alone: bfloat16, one rank */
     json_t *algorithms; /* of products, chosen so far */
     struct gpu *gpus;
     int gpu_count;

@@ -57,22 +57,36 @@ static __device__ __forceinline__ void let_next_start(void)
 #endif
 }
 
-/* Launches a kernel that keeps the rule above. */
+/* Launches a kernel that keeps the rule above, in clusters of so many blocks. */
 template <typename... Parameters, typename... Arguments>
-static void launch(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t shared, cudaStream_t stream,
-                   Arguments... arguments)
+static void launch_clusters(void (*kernel)(Parameters...), unsigned cluster, dim3 grid, unsigned threads, size_t shared,
+                            cudaStream_t stream, Arguments... arguments)
 {
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2] = {};
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = device_overlaps() ? 1 : 0;
+    config.attrs = attributes;
+    if (device_overlaps()) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        attributes[config.numAttrs].val.clusterDim.x = cluster;
+        attributes[config.numAttrs].val.clusterDim.y = 1;
+        attributes[config.numAttrs++].val.clusterDim.z = 1;
+    }
     CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...));
+}
+
+template <typename... Parameters, typename... Arguments>
+static void launch(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t shared, cudaStream_t stream,
+                   Arguments... arguments)
+{
+    launch_clusters(kernel, 1, grid, threads, shared, stream, arguments...);
 }
 
 static __device__ __forceinline__ float load(float x)

@@ -4,22 +4,13 @@
 
 #include "collect/engine/cuda/element.cuh"
 
-/* Element `at` of fused, its parts added. */
-static __device__ __forceinline__ float fused_at(const struct heads_call &call, size_t at)
-{
-    float sum = call.fused[at];
-    for (int part = 1; part < call.parts; part++)
-        sum += call.fused[(size_t)part * call.part_stride + at];
-    return sum;
-}
-
 /* The first column of a layer's head `unit`: query heads, then key heads, then value heads. */
 static __device__ __forceinline__ int head_column(const struct heads_call &call, int unit)
 {
     return min(unit, call.heads) * call.query_size + max(unit - call.heads, 0) * call.head_size;
 }
 
-#define HEAD_PAIRS 4 /* of a head of 256 elements, for each lane */
+#define HEAD_PAIRS 4 /* of a head of 256 elements, for each lane; of smaller heads fewer do */
 
 /* A head's elements in pairs, i below half of its size: first those that are rotated, element i of the rotated half
  * with element i of the other; then the rest, half with half. */
@@ -38,19 +29,19 @@ static __device__ __forceinline__ struct head_pair head_pair_of(const struct hea
 
 /* What a lane needs to norm and rotate its pairs i = lane, lane + 32, ...: nothing that the product before made, so
  * that it can be loaded early. */
-struct head_rotation {
-    float low[HEAD_PAIRS], high[HEAD_PAIRS], cosine[HEAD_PAIRS], sine[HEAD_PAIRS];
+template <int PAIRS> struct head_rotation {
+    float low[PAIRS], high[PAIRS], cosine[PAIRS], sine[PAIRS];
 };
 
-static __device__ __forceinline__ struct head_rotation load_rotation(const struct heads_call &call, const float *norm,
-                                                                     int position)
-{
+template <int PAIRS>
+static __device__ __forceinline__ struct head_rotation<PAIRS> load_rotation(const struct heads_call &call,
+                                                                            const float *norm, int position) {
     int lane = (int)threadIdx.x % WARP, half = call.head_size / 2, turned = call.rotary_size / 2;
     const float *cosines = call.cosines + (size_t)position * (size_t)turned;
     const float *sines = call.sines + (size_t)position * (size_t)turned;
-    struct head_rotation rotation;
+    struct head_rotation<PAIRS> rotation;
 #pragma unroll
-    for (int p = 0; p < HEAD_PAIRS; p++) {
+    for (int p = 0; p < PAIRS; p++) {
         int i = lane + p * WARP;
         bool inside = i < half;
         const struct head_pair pair = head_pair_of(call, i);
@@ -62,24 +53,24 @@ static __device__ __forceinline__ struct head_rotation load_rotation(const struc
     return rotation;
 }
 
-/* One warp norms, rotates and scales the head at `at` of fused. */
-template <typename T>
-static __device__ __forceinline__ void rotate_head(const struct heads_call &call, const struct head_rotation &rotation,
-                                                   size_t at, float factor, T *out)
+/* One warp norms, rotates and scales the head whose element i is read(i). */
+template <typename T, int PAIRS, typename Read>
+static __device__ __forceinline__ void
+rotate_head(const struct heads_call &call, const struct head_rotation<PAIRS> &rotation, Read read, float factor, T *out)
 {
     int lane = (int)threadIdx.x % WARP, half = call.head_size / 2;
-    float low[HEAD_PAIRS], high[HEAD_PAIRS], sum = 0;
+    float low[PAIRS], high[PAIRS], sum = 0;
 #pragma unroll
-    for (int p = 0; p < HEAD_PAIRS; p++) {
+    for (int p = 0; p < PAIRS; p++) {
         int i = lane + p * WARP;
         const struct head_pair pair = head_pair_of(call, i);
-        low[p] = i < half ? fused_at(call, at + (size_t)pair.low) : 0;
-        high[p] = i < half ? fused_at(call, at + (size_t)pair.high) : 0;
+        low[p] = i < half ? read(pair.low) : 0;
+        high[p] = i < half ? read(pair.high) : 0;
         sum += low[p] * low[p] + high[p] * high[p];
     }
     float scale = 1.0f / sqrtf(warp_sum(sum) / (float)call.head_size + call.epsilon);
 #pragma unroll
-    for (int p = 0; p < HEAD_PAIRS; p++) {
+    for (int p = 0; p < PAIRS; p++) {
         int i = lane + p * WARP;
         if (i >= half)
             continue;
@@ -88,6 +79,42 @@ static __device__ __forceinline__ void rotate_head(const struct heads_call &call
         store(&out[pair.low], (first * rotation.cosine[p] - second * rotation.sine[p]) * factor);
         store(&out[pair.high], (second * rotation.cosine[p] + first * rotation.sine[p]) * factor);
     }
+}
+
+/* The same where the head is rotated at all: query heads come first, then key heads, and value heads are not. */
+template <int PAIRS>
+static __device__ __forceinline__ struct head_rotation<PAIRS> rotation_of(const struct heads_call &call, int layer,
+                                                                          int row, int unit) {
+    struct head_rotation<PAIRS> rotation = {
+    };
+    if (unit < call.heads + call.kv_heads && call.slots[row] >= 0)
+        rotation = load_rotation<PAIRS>(call, unit < call.heads ? call.q_norm : call.k_norm + layer * call.head_size,
+                                        call.positions[row]);
+    return rotation;
+}
+
+/* One warp brings head `unit` of a row, whose element i is read(i), to the queries or the cache. */
+template <typename T, int PAIRS, typename Read>
+static __device__ __forceinline__ void put_head(const struct heads_call &call,
+                                                const struct head_rotation<PAIRS> &rotation, int layer, int row,
+                                                int unit, Read read)
+{
+    int size = call.head_size, slot = call.slots[row], is_value = unit >= call.heads + call.kv_heads;
+    if (slot < 0)
+        return;
+    if (unit < call.heads) {
+        T *query = (T *)call.queries + ((size_t)row * (size_t)call.heads + (size_t)unit) * (size_t)size;
+        rotate_head<T>(call, rotation, read, 1.0f / sqrtf((float)size), query);
+        return;
+    }
+    size_t head = (size_t)call.sessions[row] * (size_t)call.kv_heads + (size_t)((unit - call.heads) % call.kv_heads);
+    size_t at = (size_t)layer * call.cache_stride + (head * (size_t)call.capacity + (size_t)slot) * (size_t)size;
+    if (!is_value) {
+        rotate_head<T>(call, rotation, read, 1.0f, (T *)call.keys + at);
+        return;
+    }
+    for (int i = (int)threadIdx.x % WARP; i < size; i += WARP)
+        store((T *)call.values + at + i, read(i));
 }
 
 #endif

@@ -88,7 +88,10 @@ static __global__ void __launch_bounds__(ROW_THREADS) add_norm(const struct add_
         }
     }
     if (call.weight) {
-        float scale = 1.0f / sqrtf(block_sum(squares, parts) / (float)width + call.epsilon);
+        squares = block_sum(squares, parts);
+        if (call.squares && threadIdx.x == 0)
+            call.squares[row] = squares;
+        float scale = call.squares ? 1 : 1.0f / sqrtf(squares / (float)width + call.epsilon);
 #pragma unroll
         for (int v = 0; v < VALUES; v++) {
             size_t i = first + v * step;
@@ -177,32 +180,15 @@ void kernels_gather(const void *in, const int *sources, int count, size_t row_by
 template <typename T> static __global__ void store_heads(const struct heads_call call)
 {
     int row = (int)blockIdx.x, unit = (int)blockIdx.y * HEAD_WARPS + (int)threadIdx.x / WARP, layer = (int)blockIdx.z;
-    int size = call.head_size, units = call.heads + 2 * call.kv_heads;
-    int position = call.positions[row], slot = call.slots[row];
-    bool is_query = unit < call.heads, rotates = unit < call.heads + call.kv_heads && slot >= 0;
-    struct head_rotation rotation;
-    if (rotates)
-        rotation = load_rotation(call, is_query ? call.q_norm : call.k_norm + layer * size, position);
+    int units = call.heads + 2 * call.kv_heads;
+    struct head_rotation<HEAD_PAIRS> rotation = rotation_of<HEAD_PAIRS>(call, layer, row, unit);
     wait_for_previous();
     let_next_start();
-    if (unit >= units || slot < 0)
+    if (unit >= units)
         return;
-    size_t x =
-        (size_t)row * call.stride + (size_t)layer * (size_t)head_column(call, units) + (size_t)head_column(call, unit);
-    if (is_query) {
-        T *query = (T *)call.queries + ((size_t)row * (size_t)call.heads + (size_t)unit) * (size_t)size;
-        rotate_head(call, rotation, x, 1.0f / sqrtf((float)size), query);
-        return;
-    }
-    int is_value = unit >= call.heads + call.kv_heads, kv_head = (unit - call.heads) % call.kv_heads;
-    size_t head = (size_t)call.sessions[row] * (size_t)call.kv_heads + (size_t)kv_head;
-    size_t at = (size_t)layer * call.cache_stride + (head * (size_t)call.capacity + (size_t)slot) * (size_t)size;
-    if (!is_value) {
-        rotate_head(call, rotation, x, 1.0f, (T *)call.keys + at);
-        return;
-    }
-    for (int i = (int)threadIdx.x % WARP; i < size; i += WARP)
-        store((T *)call.values + at + i, fused_at(call, x + (size_t)i));
+    const float *head = call.fused + (size_t)row * call.stride + (size_t)layer * (size_t)head_column(call, units) +
+                        (size_t)head_column(call, unit);
+    put_head<T>(call, rotation, layer, row, unit, [&](int i) { return head[i]; });
 }
 
 void kernels_store_heads(const struct heads_call *call, cudaStream_t stream)
@@ -223,7 +209,7 @@ template <typename T> static __global__ void gate_heads(const struct heads_call 
     size_t gate = (size_t)row * call.stride + (size_t)(head_column(call, head) + size);
     T *out = attended + ((size_t)row * (size_t)call.heads + (size_t)head) * (size_t)size;
     for (int i = (int)threadIdx.x % WARP; i < size; i += WARP)
-        store(&out[i], load(out[i]) / (1.0f + expf(-fused_at(call, gate + (size_t)i))));
+        store(&out[i], load(out[i]) / (1.0f + expf(-call.fused[gate + (size_t)i])));
 }
 
 void kernels_gate_heads(const struct heads_call *call, void *attended, cudaStream_t stream)

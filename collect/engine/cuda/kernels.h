@@ -28,8 +28,6 @@ void kernels_embed(enum element type, const void *table, const int *tokens, int 
 
 /* GPUs that read each other's memory meet by flags: each counts its meetings, tells the others, and waits for them. */
 #define RANKS_MAXIMUM 8
-#define PARTS_MAXIMUM 8 /* of a product, which whoever reads it adds */
-#define SUMS_MAXIMUM (RANKS_MAXIMUM * PARTS_MAXIMUM)
 struct meeting {
     int gpus, index;                 /* 1: nobody to meet */
     unsigned *flags;                 /* [gpus]: how many meetings each of the others has reached */
@@ -44,14 +42,15 @@ struct add_norm_call {
     enum element type;
     int rows, width;
     struct meeting meeting;
-    const float *sums[SUMS_MAXIMUM]; /* [rows, width] each */
-    int sum_count;                   /* 0: nothing is added and nobody met */
-    float *x;                        /* [rows, width]; NULL: nothing, and it is not kept */
-    void *features;                  /* NULL: none are kept */
+    const float *sums[RANKS_MAXIMUM]; /* [rows, width] each */
+    int sum_count;                    /* 0: nothing is added and nobody met */
+    float *x;                         /* [rows, width]; NULL: nothing, and it is not kept */
+    void *features;                   /* NULL: none are kept */
     int feature_index, feature_count;
     const float *weight; /* [width]; NULL: no norm */
     float epsilon;
-    void *out; /* [rows, width] */
+    float *squares; /* NULL; or [rows]: what is left undone, x · weight goes to out and Σ x² here */
+    void *out;      /* [rows, width] */
 };
 void kernels_add_norm(const struct add_norm_call *call, cudaStream_t stream);
 
@@ -68,10 +67,9 @@ void kernels_gather(const void *in, const int *sources, int count, size_t row_by
 struct heads_call {
     enum element type;
     int rows, layers, heads, kv_heads, head_size, capacity;
-    int query_size;                           /* columns of a query head, with its gate where it has one */
-    int rotary_size;                          /* leading elements of a head that are rotated */
-    int parts;                                /* of fused, to be added */
-    size_t stride, part_stride, cache_stride; /* of a row and a part of fused; of a layer's cache, in elements */
+    int query_size;              /* columns of a query head, with its gate where it has one */
+    int rotary_size;             /* leading elements of a head that are rotated */
+    size_t stride, cache_stride; /* of a row of fused; of a layer's cache, in elements */
     const float *fused;
     const float *q_norm, *k_norm;            /* [head_size]; [layers, head_size] */
     const float *cosines, *sines;            /* [capacity, rotary_size / 2] */
@@ -202,17 +200,39 @@ struct decide_call {
 };
 void kernels_decide(const struct decide_call *call, cudaStream_t stream);
 
-/* Few rows times a matrix in bfloat16 by Hopper's tensor cores: y[part, rows, outputs], in `splits` parts, each of a
- * share of the inputs; or `gated` as in struct matvec_call. */
+/* Few rows times a matrix in bfloat16 by Hopper's tensor cores. What becomes of the result, the first of these that is
+ * there:
+ *   gated    [rows, inner], inner = outputs / 2: SwiGLU as in struct matvec_call
+ *   added    the residual stream: x += the result; x · norm, rounded, is left to be normed, and so are the sums of
+ *            squares of each tile of 64 * warpgroups outputs; a copy of x becomes a column block of features
+ *   heads    as kernels_store_heads() makes them; a head has 64 * warpgroups elements
+ *   y        [rows, outputs] in float32
+ * Rows of x that were left so are normed here: the result is divided by sqrt(Σ squares / inputs + epsilon). */
 #define SKINNY_ROWS_MAXIMUM 136
-#define SKINNY_DEPTH 64 /* inputs that are taken at a time: splits have at least so many */
+#define SKINNY_ENDS_ROWS 72 /* as many may end in `added` or `heads` */
+#define SKINNY_DEPTH 64     /* inputs that are taken at a time: a share has at least so many */
+#define SKINNY_SPLITS 8     /* shares of the inputs at most */
+#define SKINNY_WARPGROUPS 3 /* at most */
+struct skinny_added {
+    float *x;          /* [rows, outputs]; NULL: not this */
+    const float *norm; /* [outputs] */
+    void *out;         /* [rows, outputs] */
+    float *squares;    /* [rows, tiles] */
+    void *features;    /* [rows, feature_count, outputs], or NULL */
+    int feature_index, feature_count;
+};
 struct skinny_call {
     int rows, inputs, outputs, stride; /* stride: of x */
-    int warpgroups, splits;            /* 1 to 3; 1 to PARTS_MAXIMUM and inputs / SKINNY_DEPTH, 1 where gated */
+    int warpgroups, splits;            /* splits > 1: as far as all tiles' shares have a multiprocessor each */
     bool half;                         /* a ring of half the shared memory: the next product may start before the end */
     const void *x, *weights;           /* 16-byte aligned */
+    const float *squares;              /* [rows, square_count], or NULL: x is normed */
+    int square_count;
+    float epsilon;
     float *y;
     void *gated;
+    struct skinny_added added;
+    struct heads_call heads; /* heads 0: not this */
 };
 bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride);
 void kernels_skinny(const struct skinny_call *call, cudaStream_t stream);

@@ -28,9 +28,11 @@ static bool is_single(const struct cuda *cuda, int rows)
     return cuda->singles && rows == 1;
 }
 
-static struct product_parts parts_of(const struct cuda *cuda, const struct product *product, int rows)
+/* Few rows go through the own kernels, whose ends make what the next kernel reads. Rows are normed behind the product
+ * that reads them, by the sums of squares that the one before left. */
+static bool is_few(const struct cuda *cuda, int rows)
 {
-    return is_single(cuda, rows) ? (struct product_parts){1, 0} : product_parts(product, rows);
+    return cuda->few && rows <= PRODUCT_OWN_ROWS && !is_single(cuda, rows);
 }
 
 static const float *last_norm(const struct gpu *gpu, bool drafter)
@@ -45,7 +47,6 @@ static struct heads_call heads_of(const struct cuda *cuda, const struct gpu *gpu
     const struct model *model = layers->model;
     const struct layer_weights *weights = &layers->weights[layer];
     const struct batch *batch = &gpu->batch;
-    const struct product_parts parts = parts_of(cuda, layers->qkv, batch->rows);
     return (struct heads_call){
         .type = cuda->type,
         .rows = batch->rows,
@@ -56,9 +57,7 @@ static struct heads_call heads_of(const struct cuda *cuda, const struct gpu *gpu
         .capacity = cuda->options.capacity,
         .query_size = layers_query_size(layers),
         .rotary_size = model->rotary_size,
-        .parts = parts.count,
         .stride = (size_t)layers_qkv_width(layers),
-        .part_stride = parts.stride,
         .fused = rank->fused,
         .q_norm = weights->q_norm,
         .k_norm = weights->k_norm,
@@ -105,45 +104,99 @@ static struct attention_call attention_of(const struct cuda *cuda, const struct 
     };
 }
 
-/* From `fused` to `attended`. */
+static bool attends_rows(const struct cuda *cuda, const struct layers *layers, const struct batch *batch)
+{
+    return batch->longest == 1 && kernels_attend_rows_takes(cuda->type, batch->rows, layers->heads, layers->kv_heads,
+                                                            layers->model->head_size);
+}
+
+/* Whether the product of queries, keys and values ends in heads. */
+static bool ends_in_heads(const struct cuda *cuda, const struct layers *layers, const struct batch *batch)
+{
+    return is_few(cuda, batch->rows) && product_has_heads(layers->qkv) && !layers->model->gated_attention &&
+           layers->model->rotary_size % 4 == 0 && !attends_rows(cuda, layers, batch);
+}
+
+/* From `fused`, or the heads, to `attended`. */
 static void attend(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter, int layer)
 {
     const struct layers *layers = drafter ? &rank->drafter : &rank->target;
     const struct heads_call heads = heads_of(cuda, gpu, rank, drafter, layer);
     const struct attention_call call = attention_of(cuda, gpu, rank, drafter, layer);
-    if (call.longest == 1 &&
-        kernels_attend_rows_takes(call.type, call.rows, call.heads, call.kv_heads, call.head_size)) {
+    if (attends_rows(cuda, layers, &gpu->batch)) {
         kernels_attend_rows(&heads, &call, gpu->stream);
     } else {
-        kernels_store_heads(&heads, gpu->stream);
+        if (!ends_in_heads(cuda, layers, &gpu->batch))
+            kernels_store_heads(&heads, gpu->stream);
         kernels_attend(&call, gpu->stream);
     }
     if (layers->model->gated_attention)
         kernels_gate_heads(&heads, rank->attended, gpu->stream);
 }
 
-/* y = W · the normed residual stream: in `x` still where it is a single row, otherwise in `input`. */
+/* y = W · the normed residual stream: in `x` still where it is a single row, otherwise in `input`. Of few rows, which
+ * are not normed, `before` left the squares (NULL: the embedding); heads: what becomes of them, or NULL. */
 static void multiply_normed(const struct cuda *cuda, const struct gpu *gpu, const struct product *product,
-                            const struct matvec_call *single)
+                            const struct matvec_call *single, const struct product *before,
+                            const struct heads_call *heads)
 {
-    if (is_single(cuda, gpu->batch.rows))
+    int rows = gpu->batch.rows;
+    if (is_single(cuda, rows)) {
         kernels_matvec(single, gpu->stream);
-    else
-        product_apply(product, gpu->batch.rows, gpu->input, single->weights, single->y, single->gated);
+        return;
+    }
+    if (!is_few(cuda, rows)) {
+        product_apply(product, rows, gpu->input, single->weights, single->y, single->gated);
+        return;
+    }
+    struct skinny_call ends = {.squares = gpu->squares,
+                               .square_count = before ? product_tiles(before, rows) : 1,
+                               .epsilon = single->epsilon,
+                               .y = single->y,
+                               .gated = single->gated};
+    if (heads)
+        ends.heads = *heads;
+    product_apply_ends(product, rows, gpu->input, single->weights, &ends);
 }
 
-/* sums = W · input; a single row of a single rank is added to the residual stream at once. */
+/* sums = W · input; a single row of a single rank is added to the residual stream at once, and few rows of it, as
+ * `added` says. */
 static void multiply_added(const struct cuda *cuda, const struct gpu *gpu, const struct product *product,
-                           const struct matvec_call *single)
+                           const struct matvec_call *single, const struct skinny_added *added)
 {
     struct matvec_call call = *single;
+    const struct skinny_call ends = {.added = *added};
     call.add = cuda->options.ranks == 1;
     if (call.add)
         call.y = gpu->x;
     if (is_single(cuda, gpu->batch.rows))
         kernels_matvec(&call, gpu->stream);
+    else if (is_few(cuda, gpu->batch.rows))
+        product_apply_ends(product, gpu->batch.rows, single->input, single->weights, &ends);
     else
         product_apply(product, gpu->batch.rows, single->input, single->weights, single->y, NULL);
+}
+
+/* Which of the drafter's features the layer's output is, or -1. */
+static int feature_of(const struct cuda *cuda, bool drafter, int layer)
+{
+    const struct model *model = cuda->options.drafter;
+    for (int f = 0; model && !drafter && f < model->feature_count; f++)
+        if (model->feature_layers[f] == layer)
+            return f;
+    return -1;
+}
+
+/* The norm behind a layer, and where its rows go. */
+static const float *norm_behind(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
+{
+    bool last = layer == model_of(cuda, drafter)->layer_count - 1;
+    return last ? last_norm(gpu, drafter) : layers_of(gpu->ranks, drafter)->weights[layer + 1].input_norm;
+}
+
+static void *rows_behind(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
+{
+    return layer == model_of(cuda, drafter)->layer_count - 1 ? gpu->normed : gpu->input;
 }
 
 /* What attention adds: from `input` to the rank's sums[0]. */
@@ -164,13 +217,17 @@ static void run_attention(const struct cuda *cuda, const struct gpu *gpu, struct
                                   .weights = weights->o,
                                   .input = rank->attended,
                                   .y = rank->sums[0]};
+    const struct skinny_added added = {
+        .x = gpu->x, .norm = weights->post_attention_norm, .out = gpu->input, .squares = gpu->squares};
+    const struct heads_call heads = heads_of(cuda, gpu, rank, drafter, layer);
     watch_mark(cuda, gpu, WATCH_PARTS, "qkv");
-    multiply_normed(cuda, gpu, layers->qkv, &qkv);
+    multiply_normed(cuda, gpu, layers->qkv, &qkv, layer > 0 ? layers->down : NULL,
+                    ends_in_heads(cuda, layers, &gpu->batch) ? &heads : NULL);
     watch_mark(cuda, gpu, WATCH_PARTS, "heads");
     watch_mark(cuda, gpu, WATCH_PARTS, "attention");
     attend(cuda, gpu, rank, drafter, layer);
     watch_mark(cuda, gpu, WATCH_PARTS, "o");
-    multiply_added(cuda, gpu, layers->o, &o);
+    multiply_added(cuda, gpu, layers->o, &o, &added);
 }
 
 /* What the MLP adds: from `input` to sums[1]. */
@@ -192,15 +249,24 @@ static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank 
                                      .weights = weights->down,
                                      .input = rank->gated,
                                      .y = rank->sums[1]};
+    const int feature = feature_of(cuda, drafter, layer);
+    const struct skinny_added added = {.x = gpu->x,
+                                       .norm = norm_behind(cuda, gpu, drafter, layer),
+                                       .out = rows_behind(cuda, gpu, drafter, layer),
+                                       .squares = gpu->squares,
+                                       .features = feature >= 0 ? gpu->features : NULL,
+                                       .feature_index = feature,
+                                       .feature_count = feature >= 0 ? cuda->options.drafter->feature_count : 0};
     watch_mark(cuda, gpu, WATCH_PARTS, "gate_up");
-    multiply_normed(cuda, gpu, layers->gate_up, &gate_up);
+    multiply_normed(cuda, gpu, layers->gate_up, &gate_up, layers->o, NULL);
     watch_mark(cuda, gpu, WATCH_PARTS, "down");
-    multiply_added(cuda, gpu, layers->down, &down);
+    multiply_added(cuda, gpu, layers->down, &down, &added);
 }
 
-/* Adds all ranks' sums[which] (which < 0: nothing) to x[rows] and norms into out; norm NULL: no norm. */
-static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, float *x, int which,
-                     struct product_parts parts, const float *norm, float epsilon, int feature, void *out)
+/* Adds all ranks' sums[which] (which < 0: nothing) to x[rows] and norms into out; norm NULL: no norm; squares: instead
+ * of being normed. */
+static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, float *x, int which, const float *norm,
+                     float epsilon, int feature, float *squares, void *out)
 {
     struct add_norm_call call = {
         .type = cuda->type,
@@ -210,12 +276,12 @@ static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, f
         .x = x,
         .weight = norm,
         .epsilon = epsilon,
+        .squares = squares,
         .out = out,
     };
     for (int i = 0; i < cuda->gpu_count && which >= 0; i++)
         FOR_RANKS(&cuda->gpus[i], rank)
-            for (int part = 0; part < parts.count; part++)
-                call.sums[call.sum_count++] = rank->sums[which] + (size_t)part * parts.stride;
+            call.sums[call.sum_count++] = rank->sums[which];
     if (feature >= 0) {
         call.features = gpu->features;
         call.feature_index = feature;
@@ -225,49 +291,35 @@ static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, f
     kernels_add_norm(&call, gpu->stream);
 }
 
-/* Which of the drafter's features the layer's output is, or -1. */
-static int feature_of(const struct cuda *cuda, bool drafter, int layer)
-{
-    const struct model *model = cuda->options.drafter;
-    for (int f = 0; model && !drafter && f < model->feature_count; f++)
-        if (model->feature_layers[f] == layer)
-            return f;
-    return -1;
-}
-
 static void finish_attention(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
 {
     const struct layer_weights *weights = &layers_of(gpu->ranks, drafter)->weights[layer];
     bool single = is_single(cuda, gpu->batch.rows);
-    if (single && cuda->options.ranks == 1)
+    if ((single && cuda->options.ranks == 1) || is_few(cuda, gpu->batch.rows))
         return;
-    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, 0, parts_of(cuda, layers_of(gpu->ranks, drafter)->o, gpu->batch.rows),
-             single ? NULL : weights->post_attention_norm, model_of(cuda, drafter)->norm_epsilon, -1, gpu->input);
+    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, 0, single ? NULL : weights->post_attention_norm,
+             model_of(cuda, drafter)->norm_epsilon, -1, NULL, gpu->input);
 }
 
 static void finish_mlp(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
 {
-    const struct model *model = model_of(cuda, drafter);
-    const struct layers *layers = layers_of(gpu->ranks, drafter);
-    bool single = is_single(cuda, gpu->batch.rows), last = layer == model->layer_count - 1;
+    bool single = is_single(cuda, gpu->batch.rows);
     int feature = feature_of(cuda, drafter, layer), sums = single && cuda->options.ranks == 1 ? -1 : 1;
-    if (sums < 0 && feature < 0)
+    if ((sums < 0 && feature < 0) || is_few(cuda, gpu->batch.rows))
         return;
-    const float *norm = last ? last_norm(gpu, drafter) : layers->weights[layer + 1].input_norm;
-    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, parts_of(cuda, layers->down, gpu->batch.rows),
-             single ? NULL : norm, model->norm_epsilon, feature, last ? gpu->normed : gpu->input);
+    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, single ? NULL : norm_behind(cuda, gpu, drafter, layer),
+             model_of(cuda, drafter)->norm_epsilon, feature, NULL, rows_behind(cuda, gpu, drafter, layer));
 }
 
 static void start(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
 {
-    const struct product_parts nothing = {0};
     const struct model *model = model_of(cuda, drafter);
     const struct batch *batch = &gpu->batch;
     watch_mark(cuda, gpu, WATCH_PARTS, "embed");
     kernels_embed(cuda->type, gpu->embedding, batch->tokens, batch->rows, model->hidden_size, gpu->x, gpu->stream);
     if (!is_single(cuda, batch->rows))
-        add_norm(cuda, gpu, batch->rows, gpu->x, -1, nothing, layers_of(gpu->ranks, drafter)->weights[0].input_norm,
-                 model->norm_epsilon, -1, gpu->input);
+        add_norm(cuda, gpu, batch->rows, gpu->x, -1, layers_of(gpu->ranks, drafter)->weights[0].input_norm,
+                 model->norm_epsilon, -1, is_few(cuda, batch->rows) ? gpu->squares : NULL, gpu->input);
 }
 
 void layers_run(struct cuda *cuda, bool drafter)
@@ -288,28 +340,42 @@ void layers_run(struct cuda *cuda, bool drafter)
     }
 }
 
+/* Logits of `count` rows from `first` on of a rank's slice. */
+static void run_head(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter, int first,
+                     int count)
+{
+    const struct layers *layers = drafter ? &rank->drafter : &rank->target;
+    const struct model *model = cuda->options.target;
+    int batch_rows = gpu->batch.rows;
+    size_t hidden = (size_t)model->hidden_size;
+    const char *rows = (const char *)gpu->normed + (size_t)first * hidden * element_size(cuda->type);
+    bool few = is_few(cuda, batch_rows), normed = !few && !is_single(cuda, batch_rows);
+    const struct matvec_call single = {.inputs = model->hidden_size,
+                                       .outputs = model->vocabulary_size / cuda->options.ranks,
+                                       .weights = rank->head,
+                                       .x = normed ? NULL : gpu->x + (size_t)first * hidden,
+                                       .norm = last_norm(gpu, drafter),
+                                       .epsilon = model_of(cuda, drafter)->norm_epsilon,
+                                       .input = rows,
+                                       .y = rank->logits};
+    struct skinny_call ends = {.epsilon = single.epsilon, .y = rank->logits};
+    if (is_single(cuda, count)) {
+        kernels_matvec(&single, gpu->stream);
+    } else if (few) {
+        ends.square_count = product_tiles(layers->down, batch_rows);
+        ends.squares = gpu->squares + (size_t)first * (size_t)ends.square_count;
+        product_apply_ends(rank->head_product, count, rows, rank->head, &ends);
+    } else {
+        product_apply(rank->head_product, count, rows, rank->head, rank->logits, NULL);
+    }
+}
+
 void layers_run_head(struct cuda *cuda, bool drafter, int first, int count)
 {
-    const struct model *model = cuda->options.target;
-    size_t row = (size_t)model->hidden_size * element_size(cuda->type);
     FOR_GPUS(cuda, gpu) {
-        const void *rows = (const char *)gpu->normed + (size_t)first * row;
-        bool normed = !is_single(cuda, gpu->batch.rows);
         watch_mark(cuda, gpu, WATCH_PARTS, "head");
-        FOR_RANKS(gpu, rank) {
-            const struct matvec_call single = {.inputs = model->hidden_size,
-                                               .outputs = model->vocabulary_size / cuda->options.ranks,
-                                               .weights = rank->head,
-                                               .x = normed ? NULL : gpu->x,
-                                               .norm = last_norm(gpu, drafter),
-                                               .epsilon = model_of(cuda, drafter)->norm_epsilon,
-                                               .input = rows,
-                                               .y = rank->logits};
-            if (is_single(cuda, count))
-                kernels_matvec(&single, gpu->stream);
-            else
-                product_apply(rank->head_product, count, rows, rank->head, rank->logits, NULL);
-        }
+        FOR_RANKS(gpu, rank)
+            run_head(cuda, gpu, rank, drafter, first, count);
     }
 }
 
@@ -321,7 +387,6 @@ static void store_context(const struct cuda *cuda, const struct gpu *gpu, const 
     const struct layers *layers = &rank->drafter;
     const struct model *model = layers->model;
     int width = 2 * layers->kv_heads * model->head_size;
-    const struct product_parts parts = product_parts(layers->project, rows);
     const struct heads_call call = {
         .type = cuda->type,
         .rows = rows,
@@ -330,9 +395,7 @@ static void store_context(const struct cuda *cuda, const struct gpu *gpu, const 
         .head_size = model->head_size,
         .capacity = cuda->options.capacity,
         .rotary_size = model->rotary_size,
-        .parts = parts.count,
         .stride = (size_t)(model->layer_count * width),
-        .part_stride = parts.stride,
         .cache_stride = cache_stride(cuda, layers),
         .fused = rank->fused,
         .k_norm = layers->k_norms,
@@ -377,8 +440,7 @@ void layers_add_context(struct cuda *cuda, bool kept)
     int rows = kept ? cuda->host_kept.count : cuda->host.rows;
     FOR_GPUS(cuda, gpu) {
         fuse(cuda, gpu, kept ? gpu->kept_features : gpu->features, rows);
-        add_norm(cuda, gpu, rows, NULL, 2, product_parts(gpu->ranks->fuse_product, rows), gpu->hidden_norm,
-                 cuda->options.drafter->norm_epsilon, -1, gpu->input);
+        add_norm(cuda, gpu, rows, NULL, 2, gpu->hidden_norm, cuda->options.drafter->norm_epsilon, -1, NULL, gpu->input);
     }
     FOR_GPUS(cuda, gpu)
         project(cuda, gpu, kept, rows);

@@ -67,10 +67,10 @@ static int list_rank(struct cuda *cuda, struct rank *rank, struct buffer *buffer
     size_t slice = (size_t)(target->vocabulary_size / cuda->options.ranks);
     size_t slots = drafter ? (size_t)(cuda->options.sessions * drafter->block_size) : 0;
     size_t tops = slots * (size_t)cuda->options.draft_width;
-    size_t sums = product_elements(cuda->most_rows, target->hidden_size);
+    size_t sums = rows * (size_t)target->hidden_size;
     size_t own = partials(cuda, &rank->target), other = partials(cuda, &rank->drafter);
     const struct buffer list[] = {
-        {(void **)&rank->fused, product_elements(cuda->most_rows, fused), sizeof(float)},
+        {(void **)&rank->fused, rows * (size_t)fused, sizeof(float)},
         {&rank->queries, rows * (size_t)heads, size},
         {&rank->attended, rows * (size_t)heads, size},
         {&rank->gated, rows * (size_t)inner, size},
@@ -112,6 +112,7 @@ static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
         {(void **)&gpu->x, rows * hidden, sizeof(float)},
         {&gpu->input, rows * hidden, size},
         {&gpu->normed, (rows + head) * hidden, size}, /* the head begins at any row */
+        {(void **)&gpu->squares, PRODUCT_OWN_ROWS * (hidden / 64 + 1), sizeof(float)},
         {&gpu->features, features, size},
         {&gpu->kept_features, features, size},
     };

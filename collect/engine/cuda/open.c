@@ -151,6 +151,15 @@ static bool takes_singles(const struct layers *layers)
     return true;
 }
 
+static bool takes_few(const struct layers *layers)
+{
+    const struct product *products[] = {layers->qkv, layers->o, layers->gate_up, layers->down};
+    for (int i = 0; i < 4; i++)
+        if (!product_is_own(products[i], PRODUCT_OWN_ROWS))
+            return false;
+    return true;
+}
+
 static void ready_gpus(struct cuda *cuda)
 {
     introduce_gpus(cuda);
@@ -162,6 +171,9 @@ static void ready_gpus(struct cuda *cuda)
             ready_products(cuda, gpu, rank);
         CUDA_CHECK(cudaDeviceSynchronize());
     }
+    const struct rank *rank = cuda->gpus->ranks;
+    cuda->few = cuda->options.ranks == 1 && product_is_own(rank->head_product, PRODUCT_OWN_ROWS) &&
+                takes_few(&rank->target) && (!cuda->options.drafter || takes_few(&rank->drafter));
     create_host(cuda);
     graph_capture_all(cuda);
 }

@@ -10,9 +10,9 @@
 
 #define SHAPES_MAXIMUM 96
 #define CANDIDATES_MAXIMUM 16
-#define WAYS_MAXIMUM (2 * 3 * PARTS_MAXIMUM) /* of the own kernels */
-#define TIMED_PRODUCTS 24                    /* in one timing, */
-#define LARGE_PRODUCTS 4                     /* but so many of more than LARGE_ROWS */
+#define WAYS_MAXIMUM (2 * SKINNY_WARPGROUPS * SKINNY_SPLITS) /* of the own kernels */
+#define TIMED_PRODUCTS 24                                    /* in one timing, */
+#define LARGE_PRODUCTS 4                                     /* but so many of more than LARGE_ROWS */
 #define LARGE_ROWS 256
 #define TIMINGS 3 /* after one to warm up; the quickest of all counts */
 
@@ -45,7 +45,8 @@ struct shape {
 struct product {
     const struct product_library *library;
     int inputs, outputs, stride;
-    bool gated, whole;
+    bool gated;
+    int head_size; /* 0: outputs are not heads */
     cublasLtMatrixLayout_t weights;
     int shape_count;
     struct shape shapes[SHAPES_MAXIMUM]; /* by rising rows */
@@ -99,22 +100,28 @@ static cublasLtMatrixLayout_t create_layout(cudaDataType type, int rows, int col
     return layout;
 }
 
-struct product *product_create(const struct product_library *library, int inputs, int outputs, int stride, bool whole)
+struct product *product_create(const struct product_library *library, int inputs, int outputs, int stride)
 {
     struct product *product = xcalloc(1, sizeof *product);
     product->library = library;
     product->inputs = inputs;
     product->outputs = outputs;
     product->stride = stride;
-    product->whole = whole;
     product->weights = create_layout(library->type, inputs, outputs, inputs);
     return product;
 }
 
 struct product *product_create_gated(const struct product_library *library, int inputs, int outputs)
 {
-    struct product *product = product_create(library, inputs, outputs, inputs, true);
+    struct product *product = product_create(library, inputs, outputs, inputs);
     product->gated = true;
+    return product;
+}
+
+struct product *product_create_heads(const struct product_library *library, int inputs, int outputs, int head_size)
+{
+    struct product *product = product_create(library, inputs, outputs, inputs);
+    product->head_size = head_size;
     return product;
 }
 
@@ -131,19 +138,18 @@ void product_destroy(struct product *product)
 }
 
 static void multiply_skinny(const struct product *product, const struct way *way, int rows, const void *x,
-                            const void *weights, float *y, void *gated)
+                            const void *weights, const struct skinny_call *ends)
 {
-    const struct skinny_call call = {.rows = rows,
-                                     .inputs = product->inputs,
-                                     .outputs = product->outputs,
-                                     .stride = product->stride,
-                                     .warpgroups = way->warpgroups,
-                                     .splits = way->splits,
-                                     .half = way->half,
-                                     .x = x,
-                                     .weights = weights,
-                                     .y = y,
-                                     .gated = product->gated ? gated : NULL};
+    struct skinny_call call = *ends;
+    call.rows = rows;
+    call.inputs = product->inputs;
+    call.outputs = product->outputs;
+    call.stride = product->stride;
+    call.warpgroups = way->warpgroups;
+    call.splits = way->splits;
+    call.half = way->half;
+    call.x = x;
+    call.weights = weights;
     kernels_skinny(&call, product->library->stream);
 }
 
@@ -159,7 +165,8 @@ static cublasStatus_t multiply(const struct product *product, const struct shape
     const struct product_library *library = product->library;
     const float one = 1, zero = 0;
     if (way->warpgroups > 0) {
-        multiply_skinny(product, way, shape->rows, x, weights, y, gated);
+        const struct skinny_call ends = {.y = y, .gated = product->gated ? gated : NULL};
+        multiply_skinny(product, way, shape->rows, x, weights, &ends);
         return CUBLAS_STATUS_SUCCESS;
     }
     cublasStatus_t status =
@@ -187,17 +194,27 @@ void product_apply(const struct product *product, int rows, const void *x, const
     LT_CHECK(multiply(product, shape, &shape->way, x, weights, y, gated));
 }
 
-struct product_parts product_parts(const struct product *product, int rows)
+bool product_is_own(const struct product *product, int rows)
 {
-    const struct shape *shape = shape_for(product, rows);
-    return (struct product_parts){shape->way.warpgroups > 0 ? shape->way.splits : 1,
-                                  (size_t)shape->rows * (size_t)product->outputs};
+    return rows <= PRODUCT_OWN_ROWS &&
+           kernels_skinny_takes(type_of(product->library), rows, product->inputs, product->outputs, product->stride);
 }
 
-size_t product_elements(int rows, int outputs)
+bool product_has_heads(const struct product *product)
 {
-    int parts = PARTS_MAXIMUM * (rows < SKINNY_ROWS_MAXIMUM ? rows : SKINNY_ROWS_MAXIMUM);
-    return (size_t)(rows > parts ? rows : parts) * (size_t)outputs;
+    return product->head_size % 64 == 0 && product->head_size / 64 <= SKINNY_WARPGROUPS && product->head_size > 0;
+}
+
+int product_tiles(const struct product *product, int rows)
+{
+    int outputs = 64 * shape_for(product, rows)->way.warpgroups;
+    return (product->outputs + outputs - 1) / outputs;
+}
+
+void product_apply_ends(const struct product *product, int rows, const void *x, const void *weights,
+                        const struct skinny_call *ends)
+{
+    multiply_skinny(product, &shape_for(product, rows)->way, rows, x, weights, ends);
 }
 
 /* --- the choice of an algorithm --------------------------------------------------------------------------------- */
@@ -294,27 +311,30 @@ static float quickest(const struct product *product, const struct shape *shape, 
     return least;
 }
 
-static int most_splits(const struct product *product)
+/* Whether every multiprocessor has about as much to do: 4 in 10 of their turns at least. */
+static bool is_balanced(int units)
 {
-    int tiles = product->inputs / SKINNY_DEPTH;
-    return product->whole ? 1 : tiles < PARTS_MAXIMUM ? tiles : PARTS_MAXIMUM;
+    int blocks = device_multiprocessors(), turns = (units + blocks - 1) / blocks;
+    return 10 * units >= 4 * turns * blocks;
 }
 
-/* The own kernels' ways: tiles of 64, 128 and 192 outputs, the inputs in 1 to 8 shares, as far as that gives every
- * multiprocessor about as much to do; rings of two sizes. */
+/* The own kernels' ways: tiles of 64, 128 and 192 outputs, or of a head; the inputs in 1 to 8 shares, while each has a
+ * multiprocessor; rings of two sizes. Where all are out of balance, those that use most multiprocessors. */
 static int list_ways(const struct product *product, const struct shape *shape, struct way *ways)
 {
-    int count = 0, blocks = device_multiprocessors();
+    int count = 0, blocks = device_multiprocessors(), chunks = product->inputs / SKINNY_DEPTH;
     if (!kernels_skinny_takes(type_of(product->library), shape->rows, product->inputs, product->outputs,
                               product->stride))
         return 0;
-    for (int warpgroups = 1; warpgroups <= 3; warpgroups++)
-        for (int splits = 1; splits <= most_splits(product); splits++) {
-            int units = (product->outputs + 64 * warpgroups - 1) / (64 * warpgroups) * splits;
-            int turns = (units + blocks - 1) / blocks;
-            if (product->whole || 10 * units >= 7 * turns * blocks)
-                for (int half = 0; half <= 1; half++)
-                    ways[count++] = (struct way){.warpgroups = warpgroups, .splits = splits, .half = half};
+    for (int balanced = 1; balanced >= 0 && count == 0; balanced--)
+        for (int warpgroups = 1; warpgroups <= SKINNY_WARPGROUPS; warpgroups++) {
+            int tiles = (product->outputs + 64 * warpgroups - 1) / (64 * warpgroups);
+            if (product_has_heads(product) && 64 * warpgroups != product->head_size)
+                continue;
+            for (int splits = 1; splits <= SKINNY_SPLITS && splits <= chunks; splits++)
+                if ((splits == 1 || tiles * splits <= blocks) && (!balanced || is_balanced(tiles * splits)))
+                    for (int half = 0; half <= 1; half++)
+                        ways[count++] = (struct way){.warpgroups = warpgroups, .splits = splits, .half = half};
         }
     return count;
 }
@@ -324,7 +344,7 @@ static double choose_by_timing(const struct product *product, struct shape *shap
 {
     cublasLtMatmulHeuristicResult_t candidates[CANDIDATES_MAXIMUM];
     struct way ways[CANDIDATES_MAXIMUM + WAYS_MAXIMUM];
-    int count = list_candidates(product, shape, candidates);
+    int count = product_is_own(product, shape->rows) ? 0 : list_candidates(product, shape, candidates);
     float best = HUGE_VALF;
     for (int i = 0; i < count; i++)
         ways[i] = (struct way){.algorithm = candidates[i].algo};
@@ -397,6 +417,8 @@ static bool read_way(const struct product *product, struct shape *shape, const j
             return true;
         }
     shape->way = (struct way){0};
+    if (product_is_own(product, shape->rows))
+        return false;
     return read_algorithm(product, shape, json_string_value(json_object_get(chosen, "cublaslt")),
                           &shape->way.algorithm);
 }

@@ -17,12 +17,15 @@ struct product_library;
 struct product_library *product_library_open(enum element type, cudaStream_t stream, json_t *algorithms);
 void product_library_close(struct product_library *library);
 
-/* W is [outputs, inputs]; rows of x are `stride` elements apart. whole: y comes in one part. */
+/* W is [outputs, inputs]; rows of x are `stride` elements apart. */
 struct product;
-struct product *product_create(const struct product_library *library, int inputs, int outputs, int stride, bool whole);
+struct product *product_create(const struct product_library *library, int inputs, int outputs, int stride);
 
 /* The first half of the outputs are gates: what is answered is silu(gate) · up in the type, [rows, outputs / 2]. */
 struct product *product_create_gated(const struct product_library *library, int inputs, int outputs);
+
+/* The outputs are heads, one behind the other. */
+struct product *product_create_heads(const struct product_library *library, int inputs, int outputs, int head_size);
 void product_destroy(struct product *product);
 
 /* Where products are timed: x and y have room for the largest rows, the weights are like those that follow and rotate,
@@ -38,17 +41,21 @@ struct product_trial {
 /* Readies the product for exactly `rows` rows. */
 void product_ready(struct product *product, int rows, const struct product_trial *trial);
 
-/* Computes the least rows that were readied and hold `rows`; x and y have room for them. y comes in
- * product_parts() parts, which are to be added; of a gated product it is scratch. */
+/* Computes the least rows that were readied and hold `rows`; x and y have room for them. Of a gated product y is
+ * scratch. */
 void product_apply(const struct product *product, int rows, const void *x, const void *weights, float *y, void *gated);
 
-struct product_parts {
-    int count;
-    size_t stride; /* elements from part to part */
-};
-struct product_parts product_parts(const struct product *product, int rows);
+/* Up to so many rows are left to the own kernels, where they take the product. */
+#define PRODUCT_OWN_ROWS SKINNY_ENDS_ROWS
+bool product_is_own(const struct product *product, int rows);
 
-/* The most elements of y that products of up to `rows` rows and so many outputs need. */
-size_t product_elements(int rows, int outputs);
+/* Of such rows: what becomes of them as the fields of `ends` say, from `squares` on; heads where product_has_heads().
+ */
+void product_apply_ends(const struct product *product, int rows, const void *x, const void *weights,
+                        const struct skinny_call *ends);
+bool product_has_heads(const struct product *product);
+
+/* Tiles of outputs that such rows are computed in: how many sums of squares a row has. */
+int product_tiles(const struct product *product, int rows);
 
 #endif

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-/* Rows that a prompt's pieces are rounded up to. */
-static const int prompt_rows[] = {16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048};
+/* Rows that a prompt's pieces are rounded up to; among them PRODUCT_OWN_ROWS, so that no fewer are rounded past it. */
+static const int prompt_rows[] = {16, 32, 64, PRODUCT_OWN_ROWS, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048};
 
 /* The numbers of rows that the calls' batches have; every one in order that a product of another is timed once. */
 static int list_rows(const struct cuda *cuda, int most, int *rows)
@@ -48,7 +48,9 @@ static struct product *ready_layers(const struct cuda *cuda, const struct gpu *g
         weights[i] = *(void *const *)((const char *)&layers->weights[i] + member);
     const struct product_trial trial = {like->x, like->y, like->gated, weights, count};
     struct product *product = like->gated ? product_create_gated(gpu->library, inputs, outputs)
-                                          : product_create(gpu->library, inputs, outputs, inputs, false);
+                              : member == offsetof(struct layer_weights, qkv)
+                                  ? product_create_heads(gpu->library, inputs, outputs, layers->model->head_size)
+                                  : product_create(gpu->library, inputs, outputs, inputs);
     ready(cuda, product, cuda->most_rows, &trial);
     free((void *)weights);
     return product;
@@ -77,17 +79,16 @@ void ready_products(const struct cuda *cuda, const struct gpu *gpu, struct rank 
     const struct product_trial head_trial = {gpu->normed, rank->logits, NULL, head, 1},
                                fuse_trial = {gpu->kept_features, rank->sums[2], NULL, fuse, 1},
                                context_trial = {gpu->input, rank->fused, NULL, context, 1};
-    rank->head_product =
-        product_create(gpu->library, hidden, target->vocabulary_size / cuda->options.ranks, hidden, true);
+    rank->head_product = product_create(gpu->library, hidden, target->vocabulary_size / cuda->options.ranks, hidden);
     ready(cuda, rank->head_product, cuda->head_rows, &head_trial);
     create_layer_products(cuda, gpu, rank, &rank->target);
     if (!drafter)
         return;
     int features = drafter->feature_count * hidden;
     create_layer_products(cuda, gpu, rank, &rank->drafter);
-    rank->fuse_product = product_create(gpu->library, features / cuda->options.ranks, hidden, features, false);
+    rank->fuse_product = product_create(gpu->library, features / cuda->options.ranks, hidden, features);
     ready(cuda, rank->fuse_product, cuda->most_rows, &fuse_trial);
     rank->drafter.project =
-        product_create(gpu->library, hidden, 2 * drafter->layer_count * layers_kv_width(&rank->drafter), hidden, false);
+        product_create(gpu->library, hidden, 2 * drafter->layer_count * layers_kv_width(&rank->drafter), hidden);
     ready(cuda, rank->drafter.project, cuda->most_rows, &context_trial);
 }

@@ -2,11 +2,13 @@
  *
  * The matrix is the operand of 64-row tiles and the few rows, rounded up to a multiple of 8, are its columns:
  * wgmma.m64nNk16 with both operands in shared memory, which a ring of tiles 64 inputs deep is filled into by the bulk
- * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. A unit
- * of work is a tile of outputs over a share of the inputs; blocks take units in turn, and shares of the inputs become
- * parts of y that the reader adds, in their order. The first tiles of weights are asked for before the kernel waits for
- * the one before it. */
-#include "collect/engine/cuda/element.cuh"
+ * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. Blocks
+ * take tiles of outputs in turn; or, where there are few tiles, the blocks of a cluster take a share of the inputs each
+ * and add each other's sums, in the order of the shares, from each other's shared memory. The first tiles of weights
+ * are asked for before the kernel waits for the one before it.
+ *
+ * A warp ends a row of the tile at a time, and makes of it what the next kernel reads: see struct skinny_call. */
+#include "collect/engine/cuda/heads.cuh"
 
 #include <cudaTypedefs.h>
 
@@ -107,44 +109,217 @@ MULTIPLY(128, S64, "%64", "%65", "%66", R32(0), R32(32))
 MULTIPLY(136, S68, "%68", "%69", "%70", R32(0), R32(32), R4(64))
 #endif
 
-/* --- the kernel ------------------------------------------------------------------------------------------------- */
+/* --- shares of the inputs ------------------------------------------------------------------------------------------
+ */
 
 struct work {
-    int rows, outputs, tiles, splits, chunks; /* chunks: tiles of inputs in all */
-    int stages;
-    float *y;
-    size_t part_stride;
-    __nv_bfloat16 *gated;
+    struct skinny_call call;
+    int tiles, chunks; /* chunks: tiles of inputs in all */
+    int stages, ahead; /* ahead: where what is looked ahead at stands, behind the ring's begin */
 };
 
-/* Chunks [*first, *last) of the unit's share, and which tile of outputs it is. */
-static __device__ __forceinline__ int take_unit(const struct work &call, int unit, int *first, int *last)
+#define BATCH 4 /* rows that a warp ends together */
+
+/* Results of rows first, first + step, ... in place of the block's own: the sums of what all blocks of the cluster have
+ * of them. Only the block that ends a row reads it from the others. */
+template <int GROUPS>
+static __device__ __forceinline__ void add_shares(float *results, int pitch, int first, int step, int rows, int blocks)
 {
-    int split = unit / call.tiles;
-    *first = (int)((long long)call.chunks * split / call.splits);
-    *last = (int)((long long)call.chunks * (split + 1) / call.splits);
-    return unit % call.tiles;
+    float2 sums[BATCH][GROUPS] = {};
+    uint32_t address = shared_address(results + first * pitch + (int)threadIdx.x % WARP * 2);
+#pragma unroll 1
+    for (int block = 0; block < blocks; block++) {
+        uint32_t there;
+        float2 more[BATCH][GROUPS] = {};
+        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++)
+                if (first + k * step < rows)
+                    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+                                 : "=f"(more[k][g].x), "=f"(more[k][g].y)
+                                 : "r"(there + (uint32_t)((k * step * pitch + g * 64) * (int)sizeof(float)))
+                                 : "memory");
+#pragma unroll
+        for (int i = 0; i < BATCH * GROUPS; i++) {
+            sums[i / GROUPS][i % GROUPS].x += more[i / GROUPS][i % GROUPS].x;
+            sums[i / GROUPS][i % GROUPS].y += more[i / GROUPS][i % GROUPS].y;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < BATCH * GROUPS; i++)
+        if (first + i / GROUPS * step < rows)
+            *(float2 *)(results + (first + i / GROUPS * step) * pitch + i % GROUPS * 64 + (int)threadIdx.x % WARP * 2) =
+                sums[i / GROUPS][i % GROUPS];
+    __syncwarp();
 }
 
-/* GROUPS: warpgroups that multiply. GATE: the tile is half of gate rows and half of their up rows. */
-template <int N, int GROUPS, bool GATE>
+/* --- what ends need that is there before the products ------------------------------------------------------------ */
+
+static __device__ __forceinline__ void copy_pair(float *to, const float *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(to)), "l"(from) : "memory");
+}
+
+/* Queues the copy of it for a row of a tile, [64 * GROUPS]: of the residual stream, or the row's cosines, then sines.
+ */
+template <int GROUPS>
+static __device__ __forceinline__ void look_ahead(const struct skinny_call &call, int tile, int row, float *to)
+{
+    const struct heads_call &heads = call.heads;
+    int half = heads.rotary_size / 2, position = heads.heads ? heads.positions[row] : 0;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * 64 * GROUPS + column;
+        if (call.added.x && output < call.outputs)
+            copy_pair(to + column, call.added.x + (size_t)row * (size_t)call.outputs + output);
+        else if (heads.heads && column < 2 * half)
+            copy_pair(to + column,
+                      (column < half ? heads.cosines : heads.sines - half) + (size_t)position * (size_t)half + column);
+    }
+}
+
+/* A head's rotation of it. */
+template <int GROUPS>
+static __device__ __forceinline__ struct head_rotation<GROUPS> rotation_ahead(const struct heads_call &call, int unit,
+                                                                              const float *ahead) {
+    struct head_rotation<GROUPS> rotation;
+    const float *norm = unit < call.heads ? call.q_norm : call.k_norm;
+    int turned = call.rotary_size / 2;
+#pragma unroll
+    for (int p = 0; p < GROUPS; p++) {
+        int i = (int)threadIdx.x % WARP + p * WARP;
+        const struct head_pair pair = head_pair_of(call, i);
+        rotation.low[p] = norm[pair.low];
+        rotation.high[p] = norm[pair.high];
+        rotation.cosine[p] = i < turned ? ahead[i] : 1;
+        rotation.sine[p] = i < turned ? ahead[turned + i] : 0;
+    }
+    return rotation;
+}
+
+#define SCALE_LANES 4 /* add up a row's squares */
+
+/* 1 / sqrt(mean(x²) + epsilon) of those rows that the block ends, which were not normed, in scales[rows]. */
+template <int WARPS>
+static __device__ __forceinline__ void make_scales(const struct skinny_call &call, int split, float *scales)
+{
+    constexpr int ROWS = WARP / SCALE_LANES;
+    int lane = (int)threadIdx.x % WARP, part = lane % SCALE_LANES;
+    for (int own = (int)threadIdx.x / WARP * ROWS; own * call.splits + split < call.rows; own += WARPS * ROWS) {
+        int row = (own + lane / SCALE_LANES) * call.splits + split;
+        const float *squares = call.squares + (size_t)min(row, call.rows - 1) * (size_t)call.square_count;
+        float sum = 0;
+#pragma unroll 8
+        for (int i = part; i < call.square_count; i += SCALE_LANES)
+            sum += __ldcg(squares + i);
+        for (int step = 1; step < SCALE_LANES; step *= 2)
+            sum += __shfl_xor_sync(ALL_LANES, sum, step);
+        if (part == 0 && row < call.rows)
+            scales[row] = 1.0f / sqrtf(sum / (float)call.inputs + call.epsilon);
+    }
+}
+
+/* --- the ends of a row -------------------------------------------------------------------------------------------- */
+
+template <int GROUPS>
+static __device__ __forceinline__ void end_plain(const struct skinny_call &call, const float *sums, int tile, int row,
+                                                 float scale)
+{
+    float *y = call.y + (size_t)row * (size_t)call.outputs;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * 64 * GROUPS + column;
+        float2 pair = *(const float2 *)(sums + column);
+        if (output < call.outputs)
+            *(float2 *)(y + output) = make_float2(pair.x * scale, pair.y * scale);
+    }
+}
+
+/* The tile is half of gate rows and half of their up rows. */
+template <int GROUPS>
+static __device__ __forceinline__ void end_gated(const struct skinny_call &call, const float *sums, int tile, int row,
+                                                 float scale)
+{
+    int inner = call.outputs / 2;
+    __nv_bfloat16 *out = (__nv_bfloat16 *)call.gated + (size_t)row * (size_t)inner;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        int column = g * 32 + (int)threadIdx.x % WARP, output = tile * 32 * GROUPS + column;
+        float gate = sums[column] * scale, up = sums[32 * GROUPS + column] * scale;
+        if (output < inner)
+            store(&out[output], gate / (1.0f + expf(-gate)) * up);
+    }
+}
+
+template <int GROUPS>
+static __device__ __forceinline__ void end_added(const struct skinny_call &call, const float *sums, int tile, int row,
+                                                 int tiles, const float *ahead)
+{
+    const struct skinny_added &added = call.added;
+    size_t start = (size_t)row * (size_t)call.outputs;
+    float squares = 0;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * 64 * GROUPS + column;
+        if (output >= call.outputs)
+            continue;
+        size_t at = start + (size_t)output;
+        float2 value = *(const float2 *)(ahead + column), weight = *(const float2 *)(added.norm + output);
+        float2 pair = *(const float2 *)(sums + column);
+        value.x += pair.x;
+        value.y += pair.y;
+        squares = fmaf(value.x, value.x, fmaf(value.y, value.y, squares));
+        *(float2 *)(added.x + at) = value;
+        *(__nv_bfloat162 *)((__nv_bfloat16 *)added.out + at) =
+            __floats2bfloat162_rn(value.x * weight.x, value.y * weight.y);
+        if (added.features)
+            *(__nv_bfloat162 *)((__nv_bfloat16 *)added.features +
+                                ((size_t)row * (size_t)added.feature_count + (size_t)added.feature_index) *
+                                    (size_t)call.outputs +
+                                output) = __floats2bfloat162_rn(value.x, value.y);
+    }
+    squares = warp_sum(squares);
+    if (threadIdx.x % WARP == 0)
+        added.squares[(size_t)row * (size_t)tiles + (size_t)tile] = squares;
+}
+
+/* --- the kernel -------------------------------------------------------------------------------------------------- */
+
+/* All blocks of the cluster, and what they wrote to their shared memory before. */
+static __device__ __forceinline__ void meet_cluster(void)
+{
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+/* GROUPS: warpgroups that multiply. */
+template <int N, int GROUPS>
 static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
-    skinny(const struct work call, const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x)
+    skinny(const __grid_constant__ struct work work, const __grid_constant__ CUtensorMap weights,
+           const __grid_constant__ CUtensorMap x)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     constexpr int OUTPUTS = 64 * GROUPS, STAGE = GROUPS * TILE_BYTES + N * DEPTH * 2, PITCH = OUTPUTS + 4;
+    constexpr int WARPS = 4 * GROUPS;
+    constexpr bool ENDS = N <= SKINNY_ENDS_ROWS;
     extern __shared__ char memory[];
-    __shared__ uint64_t full[16], empty[16], drained;
+    __shared__ uint64_t full[16], empty[16];
+    __shared__ float scales[N];
+    const struct skinny_call &call = work.call;
+    int stages = work.stages, splits = call.splits, split = (int)blockIdx.x % splits;
+    int first_tile = (int)blockIdx.x / splits, tile_step = (int)gridDim.x / splits;
+    int first = (int)((long long)work.chunks * split / splits),
+        last = (int)((long long)work.chunks * (split + 1) / splits);
     char *ring = (char *)(((uintptr_t)memory + 1023) / 1024 * 1024);
-    float *results = (float *)ring; /* GATE: [N, PITCH], once all tiles of a unit are multiplied */
-    int units = call.tiles * call.splits, stages = call.stages;
+    float *results = (float *)(ring + stages * STAGE); /* [N, PITCH] */
+    float *ahead = (float *)(ring + work.ahead);       /* [rows that the block ends, OUTPUTS] */
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; i++) {
             barrier_init(&full[i], 1);
-            barrier_init(&empty[i], GROUPS * GROUP / WARP);
+            barrier_init(&empty[i], WARPS);
         }
-        barrier_init(&drained, GROUPS * GROUP / WARP);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
@@ -157,7 +332,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         auto copy_weights = [&](int tile, int chunk, int stage) {
             char *to = ring + stage * STAGE;
             barrier_expect(&full[stage], STAGE);
-            if (GATE) {
+            if (call.gated) {
                 copy_tile(to, &weights, chunk * DEPTH, tile * OUTPUTS / 2, &full[stage], EVICT_FIRST);
                 copy_tile(to + GROUPS * TILE_BYTES / 2, &weights, chunk * DEPTH, call.outputs / 2 + tile * OUTPUTS / 2,
                           &full[stage], EVICT_FIRST);
@@ -168,22 +343,14 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         auto copy_rows = [&](int chunk, int stage) {
             copy_tile(ring + stage * STAGE + GROUPS * TILE_BYTES, &x, chunk * DEPTH, 0, &full[stage], EVICT_LAST);
         };
-        int first, last, stage = 0, filled = 0;
-        int early = 0;
-        if ((int)blockIdx.x < units) {
-            int tile = take_unit(call, (int)blockIdx.x, &first, &last);
-            early = min(last - first, stages);
-            for (int i = 0; i < early; i++)
-                copy_weights(tile, first + i, i);
-        }
+        int stage = 0, filled = 0, early = first_tile < work.tiles ? min(last - first, stages) : 0;
+        for (int i = 0; i < early; i++)
+            copy_weights(first_tile, first + i, i);
         wait_for_previous();
         let_next_start();
         for (int i = 0; i < early; i++)
             copy_rows(first + i, i);
-        for (int unit = (int)blockIdx.x; unit < units; unit += (int)gridDim.x) {
-            int tile = take_unit(call, unit, &first, &last);
-            if (GATE && unit != (int)blockIdx.x)
-                barrier_wait(&drained, (unsigned)(unit / (int)gridDim.x - 1) & 1);
+        for (int tile = first_tile; tile < work.tiles; tile += tile_step)
             for (int chunk = first; chunk < last; chunk++, filled++) {
                 if (filled >= early) {
                     if (filled >= stages)
@@ -193,15 +360,20 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
                 }
                 stage = stage + 1 == stages ? 0 : stage + 1;
             }
-        }
         return;
     }
 
-    wait_for_previous(); /* what it writes may still be read */
     int group = (int)threadIdx.x / GROUP, thread = (int)threadIdx.x % GROUP, lane = thread % WARP;
+    int first_row = (int)threadIdx.x / WARP * splits + split, row_step = WARPS * splits; /* that the warp ends */
+    bool looks_ahead = ENDS && (call.added.x || call.heads.heads);
+    for (int row = first_row; looks_ahead && row < call.rows; row += row_step)
+        look_ahead<GROUPS>(call, first_tile, row, ahead + row / splits * OUTPUTS);
+    wait_for_previous(); /* what it writes may still be read */
+    if (call.squares)
+        make_scales<WARPS>(call, split, scales);
     int stage = 0, used = 0;
-    for (int unit = (int)blockIdx.x; unit < units; unit += (int)gridDim.x) {
-        int first, last, tile = take_unit(call, unit, &first, &last), before = -1;
+    for (int tile = first_tile; tile < work.tiles; tile += tile_step) {
+        int before = -1;
         float d[N / 2];
         for (int chunk = first; chunk < last; chunk++, used++) {
             const char *from = ring + stage * STAGE;
@@ -228,37 +400,41 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
 
         /* d[4 j + 2 h + c]: output 16 warp + lane / 4 + 8 h of the group's, row 8 j + 2 (lane % 4) + c. */
         int output = group * 64 + thread / WARP * 16 + lane / 4, row = lane % 4 * 2;
-        if (GATE) {
-            asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS)
-                         : "memory"); /* the other warpgroups are through, too */
-#pragma unroll
-            for (int i = 0; i < N / 2; i++)
-                results[(i / 4 * 8 + row + i % 2) * PITCH + output + i / 2 % 2 * 8] = d[i];
+        if (tile != first_tile) /* the other warps may still read what stands there */
             asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
-            constexpr int HALF = OUTPUTS / 2;
-            int inner = call.outputs / 2, start = tile * HALF;
-            for (int i = (int)threadIdx.x; i < call.rows * HALF; i += GROUP * GROUPS) {
-                int at = i / HALF, column = i % HALF;
-                float g = results[at * PITCH + column], u = results[at * PITCH + HALF + column];
-                if (start + column < inner)
-                    store(&call.gated[(size_t)at * (size_t)inner + (size_t)(start + column)],
-                          g / (1.0f + expf(-g)) * u);
-            }
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* before the copy engine writes there again */
-            __syncwarp();
-            if (lane == 0)
-                barrier_arrive(&drained);
-        } else {
-            float *y = call.y + (size_t)(unit / call.tiles) * call.part_stride;
-            output += tile * OUTPUTS;
 #pragma unroll
-            for (int i = 0; i < N / 2; i++) {
-                int at = i / 4 * 8 + row + i % 2, to = output + i / 2 % 2 * 8;
-                if (at < call.rows && to < call.outputs)
-                    y[(size_t)at * (size_t)call.outputs + (size_t)to] = d[i];
+        for (int i = 0; i < N / 2; i++)
+            results[(i / 4 * 8 + row + i % 2) * PITCH + output + i / 2 % 2 * 8] = d[i];
+        if (splits > 1)
+            meet_cluster();
+        else
+            asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
+        if (looks_ahead) {
+            for (int at = first_row; tile != first_tile && at < call.rows; at += row_step)
+                look_ahead<GROUPS>(call, tile, at, ahead + at / splits * OUTPUTS);
+            asm volatile("cp.async.wait_all;" ::: "memory");
+            __syncwarp();
+        }
+        for (int start = first_row; start < call.rows; start += BATCH * row_step) {
+            if (splits > 1)
+                add_shares<GROUPS>(results, PITCH, start, row_step, call.rows, splits);
+            for (int k = 0, at = start; k < BATCH && at < call.rows; k++, at += row_step) {
+                const float *sums = results + at * PITCH, *own = ahead + at / splits * OUTPUTS;
+                float scale = call.squares ? scales[at] : 1;
+                if (call.gated)
+                    end_gated<GROUPS>(call, sums, tile, at, scale);
+                else if (ENDS && call.added.x)
+                    end_added<GROUPS>(call, sums, tile, at, work.tiles, own);
+                else if (ENDS && call.heads.heads)
+                    put_head<__nv_bfloat16>(call.heads, rotation_ahead<GROUPS>(call.heads, tile, own), 0, at, tile,
+                                            [&](int i) { return sums[i] * scale; });
+                else
+                    end_plain<GROUPS>(call, sums, tile, at, scale);
             }
         }
     }
+    if (splits > 1)
+        meet_cluster(); /* the others may still read here */
 #endif
 }
 
@@ -291,33 +467,38 @@ static CUtensorMap map_matrix(const void *matrix, int rows, int inputs, int stri
     return map;
 }
 
-template <int N, int GROUPS, bool GATE>
-static void launch_skinny(const struct skinny_call *from, struct work call, cudaStream_t stream)
+template <int N, int GROUPS> static void launch_skinny(struct work &work, cudaStream_t stream)
 {
-    constexpr int STAGE = GROUPS * TILE_BYTES + N * DEPTH * 2;
-    static_assert(2 * STAGE + 2048 <= SHARED_MAXIMUM, "two stages");
-    size_t results = GATE ? (size_t)N * (64 * GROUPS + 4) * sizeof(float) : 0;
-    int stages = (SHARED_MAXIMUM / (from->half ? 2 : 1) - 2048) / STAGE;
-    call.stages = stages < 2 ? 2 : stages < 16 ? stages : 16;
-    size_t ring = (size_t)call.stages * STAGE, shared = 1024 + (ring > results ? ring : results);
+    constexpr int STAGE = GROUPS * TILE_BYTES + N * DEPTH * 2, RESULTS = N * (64 * GROUPS + 4) * (int)sizeof(float);
+    static_assert(2 * STAGE + RESULTS + 2048 <= SHARED_MAXIMUM, "two stages");
+    const struct skinny_call &call = work.call;
+    int blocks = device_multiprocessors(), own_rows = (call.rows + call.splits - 1) / call.splits;
+    work.tiles = (call.outputs + 64 * GROUPS - 1) / (64 * GROUPS);
+    work.chunks = call.inputs / DEPTH;
+    int units = work.tiles * call.splits;
+    int ahead = call.added.x || call.heads.heads ? own_rows * 64 * GROUPS * (int)sizeof(float) : 0;
+    if (call.splits > 1 && units > blocks)
+        die("%d shares of %d tiles of outputs for %d multiprocessors", call.splits, work.tiles, blocks);
+    int stages = (SHARED_MAXIMUM / (call.half ? 2 : 1) - RESULTS - ahead - 2048) / STAGE;
+    work.stages = stages < 2 ? 2 : stages < 16 ? stages : 16;
+    work.ahead = work.stages * STAGE + RESULTS;
+    size_t shared = 1024 + (size_t)(work.ahead + ahead);
     CUtensorMap weights =
-        map_matrix(from->weights, from->outputs, from->inputs, from->inputs, 64 * GROUPS / (GATE ? 2 : 1));
-    CUtensorMap x = map_matrix(from->x, from->rows, from->inputs, from->stride, N);
-    int units = call.tiles * call.splits, blocks = device_multiprocessors();
-    CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS, GATE>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch(skinny<N, GROUPS, GATE>, dim3((unsigned)(units < blocks ? units : blocks)), GROUP * GROUPS + WARP, shared,
-           stream, call, weights, x);
+        map_matrix(call.weights, call.outputs, call.inputs, call.inputs, 64 * GROUPS / (call.gated ? 2 : 1));
+    CUtensorMap x = map_matrix(call.x, call.rows, call.inputs, call.stride, N);
+    CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    launch_clusters(skinny<N, GROUPS>, (unsigned)call.splits, dim3((unsigned)(units < blocks ? units : blocks)),
+                    GROUP * GROUPS + WARP, shared, stream, work, weights, x);
 }
 
-template <int N> static void launch_rows(const struct skinny_call *from, const struct work &call, cudaStream_t stream)
+template <int N> static void launch_rows(struct work &work, cudaStream_t stream)
 {
-    bool gate = from->gated != NULL;
-    if (from->warpgroups == 1)
-        gate ? launch_skinny<N, 1, true>(from, call, stream) : launch_skinny<N, 1, false>(from, call, stream);
-    else if (from->warpgroups == 2)
-        gate ? launch_skinny<N, 2, true>(from, call, stream) : launch_skinny<N, 2, false>(from, call, stream);
+    if (work.call.warpgroups == 1)
+        launch_skinny<N, 1>(work, stream);
+    else if (work.call.warpgroups == 2)
+        launch_skinny<N, 2>(work, stream);
     else
-        gate ? launch_skinny<N, 3, true>(from, call, stream) : launch_skinny<N, 3, false>(from, call, stream);
+        launch_skinny<N, 3>(work, stream);
 }
 
 bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride)
@@ -326,33 +507,24 @@ bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, 
            stride % 8 == 0 && outputs % 2 == 0;
 }
 
-void kernels_skinny(const struct skinny_call *from, cudaStream_t stream)
+void kernels_skinny(const struct skinny_call *call, cudaStream_t stream)
 {
-    int outputs = 64 * from->warpgroups;
-    struct work call;
-    call.rows = from->rows;
-    call.outputs = from->outputs;
-    call.tiles = (from->outputs + outputs - 1) / outputs;
-    call.splits = from->splits;
-    call.chunks = from->inputs / DEPTH;
-    call.stages = 0;
-    call.y = from->y;
-    call.part_stride = (size_t)from->rows * (size_t)from->outputs;
-    call.gated = (__nv_bfloat16 *)from->gated;
-    if (from->rows <= 16)
-        launch_rows<16>(from, call, stream);
-    else if (from->rows <= 24)
-        launch_rows<24>(from, call, stream);
-    else if (from->rows <= 32)
-        launch_rows<32>(from, call, stream);
-    else if (from->rows <= 40)
-        launch_rows<40>(from, call, stream);
-    else if (from->rows <= 64)
-        launch_rows<64>(from, call, stream);
-    else if (from->rows <= 72)
-        launch_rows<72>(from, call, stream);
-    else if (from->rows <= 128)
-        launch_rows<128>(from, call, stream);
+    struct work work = {};
+    work.call = *call;
+    if (call->rows <= 16)
+        launch_rows<16>(work, stream);
+    else if (call->rows <= 24)
+        launch_rows<24>(work, stream);
+    else if (call->rows <= 32)
+        launch_rows<32>(work, stream);
+    else if (call->rows <= 40)
+        launch_rows<40>(work, stream);
+    else if (call->rows <= 64)
+        launch_rows<64>(work, stream);
+    else if (call->rows <= 72)
+        launch_rows<72>(work, stream);
+    else if (call->rows <= 128)
+        launch_rows<128>(work, stream);
     else
-        launch_rows<136>(from, call, stream);
+        launch_rows<136>(work, stream);
 }
