@@ -112,39 +112,57 @@ static void hide_outside_window(const struct stack *stack, int window, const str
     }
 }
 
+/* Scores of a segment's rows, [rows, group, columns.all], to weights and their sums. */
+static void weigh_rows(const struct stack *stack, int layer, const struct stack_segment *segment,
+                       struct kernel_columns columns, const struct attention_scratch *scratch)
+{
+    int window = stack->model->windows ? stack->model->windows[layer] : 0, width = columns.end - columns.first;
+    size_t stride = (size_t)columns.all * product_type_size(stack->type);
+    const float *bias = bias_at(stack, segment);
+    float *scores = scratch->scores, *sum = scratch->sums;
+    char *weights = scratch->weights;
+    for (int row = 0; row < segment->count; row++, bias += width) {
+        for (int g = 0; g < stack->group; g++, scores += columns.all, weights += stride) {
+            if (window)
+                hide_outside_window(stack, window, segment, row, scores);
+            *sum++ = kernel_weigh(stack->type, scores, bias, columns, weights);
+        }
+    }
+}
+
+/* What a KV head's queries gathered, divided by the sums of their weights, to their places in `attended`. */
+static void store_attended(const struct stack *stack, const struct stack_segment *segment, int kv_head,
+                           const struct attention_scratch *scratch)
+{
+    int head = stack->model->head_size;
+    size_t head_bytes = (size_t)head * product_type_size(stack->type);
+    float *output = scratch->output;
+    const float *sum = scratch->sums;
+    for (int row = segment->first; row < segment->first + segment->count; row++) {
+        const float *fused = stack->fused + (size_t)row * (size_t)stack->in_width;
+        for (int query = kv_head * stack->group; query < (kv_head + 1) * stack->group; query++, output += head) {
+            if (stack->model->gated_attention)
+                kernel_damp(output, fused + query * stack->query_size + head, head);
+            kernel_store(stack->type, output, 1.0f / *sum++, head,
+                         stack->attended + (size_t)(row * stack->heads + query) * head_bytes);
+        }
+    }
+}
+
 static void attend(struct stack *stack, int layer, const struct stack_segment *segment, int kv_head)
 {
-    const struct model *model = stack->model;
     struct attention_scratch *scratch = &stack->scratch[omp_get_thread_num()];
-    int head = model->head_size, group = stack->group;
     struct kernel_columns columns = columns_of(segment);
+    int step = columns.all / STACK_COLUMN_STEP - 1;
     const struct attention_products *products =
-        &stack->attention[segment_shape(stack, segment->count) * stack->column_steps + columns.all / STACK_COLUMN_STEP -
-                          1];
-    const float *bias = bias_at(stack, segment);
-    int window = model->windows ? model->windows[layer] : 0;
-    size_t size = product_type_size(stack->type);
+        &stack->attention[segment_shape(stack, segment->count) * stack->column_steps + step];
     store_heads(stack, layer, segment, kv_head, scratch->queries);
     small_product_apply(products->scores, scratch->queries,
                         cache_at(stack, stack->keys, layer, segment->session, kv_head, 0), scratch->scores);
-    for (int i = 0; i < segment->count * group; i++) {
-        float *scores = scratch->scores + (size_t)i * (size_t)columns.all;
-        if (window)
-            hide_outside_window(stack, window, segment, i / group, scores);
-        scratch->sums[i] = kernel_weigh(stack->type, scores, bias + (i / group) * (columns.end - columns.first),
-                                        columns, (char *)scratch->weights + (size_t)i * (size_t)columns.all * size);
-    }
+    weigh_rows(stack, layer, segment, columns, scratch);
     small_product_apply(products->weighted, scratch->weights,
                         cache_at(stack, stack->values, layer, segment->session, kv_head, 0), scratch->output);
-    for (int i = 0; i < segment->count * group; i++) {
-        size_t row = (size_t)(segment->first + i / group), query = (size_t)(kv_head * group + i % group);
-        size_t at = row * (size_t)(stack->heads * head) + query * (size_t)head;
-        if (model->gated_attention)
-            kernel_damp(scratch->output + i * head,
-                        stack->fused + row * (size_t)stack->in_width + query * (size_t)stack->query_size + head, head);
-        kernel_store(stack->type, scratch->output + i * head, 1.0f / scratch->sums[i], head,
-                     stack->attended + at * size);
-    }
+    store_attended(stack, segment, kv_head, scratch);
 }
 
 /* One row, [hidden_size], into row `row` of `out` in the type. */
