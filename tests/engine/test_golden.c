@@ -15,7 +15,7 @@
 
 #define LOGIT_TOLERANCE 1e-4
 #define OUTPUT_TOKENS 64
-#define TIE 5e-6 /* between two scores */
+#define TIE 1e-5 /* between two scores; to so much the reference printed the logits that scores are sums of */
 #define CAPACITY 256
 
 static const struct sampling greedy = {.top_p = 1};
@@ -248,7 +248,8 @@ static void assert_rounds(const json_t *expected, const struct sample *sample, i
 }
 
 /* The same nodes in the same order, but that neighbours may stand the other way round where their scores differ by less
- * than float32 resolves: one pair of the 36 trees differs by 1.2e-6. */
+ * than float32 resolves. It is one pair of the 36 trees: the reference's own logits, as printed, give both the same
+ * score, and here they differ by 1.2e-6 on a CPU with AVX-512, by 8.1e-6 the other way on one with AVX2. */
 static void check_tree(const json_t *expected, const struct tree *tree)
 {
     int count, *tokens = read_ints(json_object_get(expected, "tokens"), &count);
