@@ -1,4 +1,4 @@
-/* Servers that a plan starts: this program itself, called as "test_launch serve MODE PORT". */
+/* Servers that a plan starts, and stops. */
 #include "collect/server/launch.h"
 
 #include "collect/base/file.h"
@@ -9,6 +9,7 @@
 #include "tests/record/fixture.h"
 #include "tests/server/loopback.h"
 #include "tests/server/measured.h"
+#include "tests/server/served.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,75 +26,14 @@
 
 #include <cmocka.h>
 
-/* --- the server --------------------------------------------------------------------------------------------------- */
-
-#define CHUNK(text) "data: {\"choices\": [{\"text\": \"" text "\"}]}\n\n"
-#define ANSWER                                                                                                         \
-    CHUNK("a")                                                                                                         \
-    CHUNK("b")                                                                                                         \
-    CHUNK("c")                                                                                                         \
-    CHUNK("d")                                                                                                         \
-    CHUNK("e")                                                                                                         \
-    CHUNK("f")                                                                                                         \
-    CHUNK("g")                                                                                                         \
-    CHUNK("h")                                                                                                         \
-    "data: {\"choices\": [{\"text\": \"\", \"finish_reason\": \"length\"}]}\n\n"                                       \
-    "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": 8}}\n\ndata: "                   \
-    "[DONE]\n\n"
-
-static const struct loopback_page good = {
-    .content_type = "text/event-stream", .body = ANSWER, .piece = 40, .delay_ms = 1};
-
-static void leave_slowly(int signal)
-{
-    (void)signal;
-    usleep(500000);
-    _exit(0);
-}
-
-static int serve(const char *mode, int port)
-{
-    struct loopback_page pages[] = {{.path = "/v1/models", .body = "{\"data\": [{\"id\": \"m\"}]}"}, good, {0}};
-    pages[1].path = "/v1/completions";
-    fprintf(stderr, "INFO started as %s, with key %s\nINFO at %s\n", mode, getenv("CLEANSLATE_TEST_KEY"),
-            getenv("CLEANSLATE_TEST_PLACE"));
-    if (strcmp(mode, "crashing") == 0) {
-        fprintf(stderr, "RuntimeError: CUDA error: an illegal instruction was encountered\nINFO bye\n");
-        pages[1].first = &good;
-        pages[1].crash = true;
-    }
-    if (strcmp(mode, "broken") == 0) {
-        fprintf(stderr, "ValueError: no such model\n");
-        return 1;
-    }
-    if (strcmp(mode, "starved") == 0) {
-        fprintf(stderr, "torch.OutOfMemoryError: CUDA out of memory.\n");
-        return 1;
-    }
-    if (strcmp(mode, "leaving") == 0)
-        signal(SIGTERM, leave_slowly);
-    if (strcmp(mode, "stubborn") == 0) {
-        signal(SIGTERM, SIG_IGN);
-        const pid_t child = fork();
-        while (child == 0) /* it takes no port: there is but one */
-            pause();
-        fprintf(stderr, "CHILD %d\n", (int)child);
-    }
-    loopback_start(pages, port);
-    for (;;)
-        pause();
-}
-
 /* --- tests -------------------------------------------------------------------------------------------------------- */
-
-static char self[4096];
 
 static char *source_of(const char *mode, const char *rest)
 {
     return xformat("{'kind': 'server', 'dialect': 'openai', 'url': 'http://127.0.0.1:0', 'launch': {'argv': ['%s', "
                    "'serve', '%s', '{port}'], 'env': {'CLEANSLATE_TEST_PLACE': '{arm} tp{tp} {method} {else}'}, "
                    "'stop_s': 1%s}}",
-                   self, mode, rest);
+                   served_self, mode, rest);
 }
 
 static char *read_log(const struct measured *measured)
@@ -264,7 +204,7 @@ static void nothing_is_started_where_something_answers(void **state)
     struct measured measured;
     char *source = xformat("{'kind': 'server', 'dialect': 'openai', 'url': '%s', 'launch': {'argv': ['%s', 'serve', "
                            "'fine', '{port}']}}",
-                           loopback_url(loopback), self);
+                           loopback_url(loopback), served_self);
     measured_open(&measured, "tp1-auto", source, "");
     measured_load(&measured, "tp1-auto");
     assert_int_equal(measured.loaded, -1);
@@ -278,10 +218,13 @@ static void nothing_is_started_where_something_answers(void **state)
 static void commands_start_and_stop_a_server(void **state)
 {
     (void)state;
-    static const struct loopback_page pages[] = {
-        {.path = "/v1/models"},
-        {.path = "/v1/completions", .content_type = "text/event-stream", .body = ANSWER, .piece = 40, .delay_ms = 1},
-        {0}};
+    static const struct loopback_page pages[] = {{.path = "/v1/models"},
+                                                 {.path = "/v1/completions",
+                                                  .content_type = "text/event-stream",
+                                                  .body = SERVED_ANSWER,
+                                                  .piece = 40,
+                                                  .delay_ms = 1},
+                                                 {0}};
     struct loopback *loopback = loopback_start(pages, 0);
     struct measured measured;
     char *source = xformat("{'kind': 'server', 'dialect': 'openai', 'url': '%s', 'launch': {'start': ['sh', '-c', "
@@ -315,104 +258,6 @@ static void a_start_that_fails_is_the_arms_failure(void **state)
     measured_close(&measured);
 }
 
-/* --- jobs and units ----------------------------------------------------------------------------------------------- */
-
-/* As `sbatch --wait` and `systemctl start --wait` are: what they start is nobody's child, writes where it is told to,
- * and does not end with them; they end when it does, and say so. It is stopped by another command, which does not wait.
- */
-static char *source_of_job(const char *mode)
-{
-    return xformat("{'kind': 'server', 'dialect': 'openai', 'url': 'http://127.0.0.1:0', 'launch': {'argv': ['sh', "
-                   "'-c', 'setsid $0 serve $1 $2 >> $3 2>&1 & echo $! > $3.job; wait $!; code=$?; echo srun: error: "
-                   "task 0: Exited with exit code $code >> $3; exit $code', '%s', '%s', '{port}', '{log}'], 'stop': "
-                   "['sh', '-c', 'kill $(cat $0.job)', '{log}'], 'stop_s': 20}}",
-                   self, mode);
-}
-
-static void a_job_that_is_stopped_is_waited_for(void **state)
-{
-    (void)state;
-    struct measured measured;
-    char *source = source_of_job("leaving");
-    measured_open(&measured, "tp1-auto", source, "'start_s': 30");
-    measured_run(&measured, "tp1-auto", MEASURED_REQUESTS);
-    measured_expect(&measured, "");
-    source_close(measured.source);
-    measured.source = NULL;
-    char *log = read_log(&measured);
-    assert_non_null(strstr(log, "INFO started as leaving"));
-    assert_non_null(strstr(log, "Exited with exit code 0\n"));
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    free(log);
-    free(source);
-    measured_close(&measured);
-}
-
-static void a_job_that_dies_brings_its_own_last_error(void **state)
-{
-    (void)state;
-    struct measured measured;
-    char *source = source_of_job("crashing");
-    measured_open(&measured, "tp1-auto", source, "'start_s': 30");
-    measured_run(&measured, "tp1-auto", MEASURED_REQUESTS);
-    assert_int_equal(measured.ran, SOURCE_SERVER_DIED);
-    assert_string_equal(measured.attempt.samples[0].error_message,
-                        "exit status 3; last words: RuntimeError: CUDA error: an illegal instruction was encountered");
-    free(source);
-    measured_close(&measured);
-}
-
-static bool has_slurm(void)
-{
-    char line[2] = "";
-    FILE *nodes = popen("sinfo --noheader --states=idle --format=%n 2>/dev/null", "r");
-    const bool any = nodes && fgets(line, sizeof line, nodes);
-    if (nodes)
-        pclose(nodes);
-    return any;
-}
-
-/* Where a Slurm has a node that is idle, and this one is it. */
-static void slurm_runs_a_server(void **state)
-{
-    (void)state;
-    if (!has_slurm()) {
-        print_message("  skipped: no Slurm with an idle node\n");
-        skip();
-    }
-    static const char script[] = "#!/bin/sh\nexec \"$@\"\n";
-    static const struct {
-        const char *argv, *stop;
-    } launchers[] = {{"'srun', '--ntasks=1'", ""},
-                     {"'sbatch', '--wait', '--ntasks=1', '--job-name=cleanslate-{arm}', '--output={log}', "
-                      "'--open-mode=append', '%s'",
-                      ", 'stop': ['scancel', '--name=cleanslate-{arm}']"}};
-    char *folder = fixture_make_folder(), *job = file_join(folder, "job.sh");
-    fixture_write(job, script, strlen(script));
-    for (int i = 0; i < 4; i++) {
-        struct measured measured;
-        char *launcher = i / 2 ? xformat(launchers[1].argv, job) : xstrdup(launchers[0].argv);
-        char *source =
-            xformat("{'kind': 'server', 'dialect': 'openai', 'url': 'http://127.0.0.1:0', 'launch': {'argv': "
-                    "[%s, '%s', 'serve', '%s', '{port}'] %s}}",
-                    launcher, self, i % 2 ? "crashing" : "leaving", launchers[i / 2].stop);
-        measured_open(&measured, "tp1-auto", source, "'start_s': 60");
-        measured_run(&measured, "tp1-auto", MEASURED_REQUESTS);
-        if (measured.loaded || measured.ran != (i % 2 ? SOURCE_SERVER_DIED : 0))
-            fail_msg("launcher %d: %s", i / 2, measured.error.message);
-        if (i % 2)
-            assert_non_null(
-                strstr(measured.attempt.samples[0].error_message, "; last words: RuntimeError: CUDA error"));
-        source_close(measured.source);
-        measured.source = NULL;
-        measured_close(&measured);
-        free(source);
-        free(launcher);
-    }
-    free(job);
-    fixture_remove_folder(folder);
-}
-
 /* --- a campaign --------------------------------------------------------------------------------------------------- */
 
 static int run_campaign(const struct measured *measured, struct error *error)
@@ -441,7 +286,7 @@ static void a_campaign_goes_on_with_the_next_arm(void **state)
     struct run run;
     char *source = xformat("{'kind': 'server', 'dialect': 'openai', 'url': 'http://127.0.0.1:0', 'launch': {'argv': "
                            "['%s', 'serve'], 'auto': ['fine', '{port}'], 'linear': ['crashing', '{port}']}}",
-                           self);
+                           served_self);
     measured_open(&measured, "tp1-auto", source, "");
     struct arm arms[] = {measured.plan.arms[0], measured.plan.arms[0]};
     arms[1].method = METHOD_LINEAR;
@@ -477,10 +322,7 @@ static void a_campaign_goes_on_with_the_next_arm(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc == 4 && strcmp(argv[1], "serve") == 0)
-        return serve(argv[2], (int)strtol(argv[3], NULL, 10));
-    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
-        return 1;
+    served_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(starts_measures_and_stops),
         cmocka_unit_test(what_does_not_end_is_killed_with_its_children),
@@ -492,9 +334,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(nothing_is_started_where_something_answers),
         cmocka_unit_test(commands_start_and_stop_a_server),
         cmocka_unit_test(a_start_that_fails_is_the_arms_failure),
-        cmocka_unit_test(a_job_that_is_stopped_is_waited_for),
-        cmocka_unit_test(a_job_that_dies_brings_its_own_last_error),
-        cmocka_unit_test(slurm_runs_a_server),
         cmocka_unit_test(a_campaign_goes_on_with_the_next_arm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
