@@ -200,7 +200,7 @@ static void compare_over_workloads(const struct cells *cells, const struct compa
 
 static bool are_compared(const struct arm *arm, const struct arm *baseline, enum method over)
 {
-    bool method = over == METHOD_AUTO ? arm->method != METHOD_AUTO : arm->method == METHOD_DDTREE;
+    bool method = over == METHOD_AUTO ? arm->method != METHOD_AUTO : method_has_budget(arm->method);
     return method && baseline->method == over && arm->tensor_parallel == baseline->tensor_parallel &&
            arm->concurrency == baseline->concurrency;
 }

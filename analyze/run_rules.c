@@ -121,7 +121,7 @@ static void see_knob(const void *context, double threshold, struct verdicts *ver
 
 static bool are_budgets_apart(const struct arm *smaller, const struct arm *larger)
 {
-    return smaller->method == METHOD_DDTREE && larger->method == METHOD_DDTREE &&
+    return method_has_budget(smaller->method) && larger->method == smaller->method &&
            larger->budget >= 2 * smaller->budget && larger->tensor_parallel == smaller->tensor_parallel &&
            larger->concurrency == smaller->concurrency;
 }

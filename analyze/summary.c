@@ -280,7 +280,7 @@ static json_t *make_arms(const struct plan *plan)
         json_set(object, "label", json_text(arm_method_label(arm, text)));
         json_set(object, "tensor_parallel", json_integer(arm->tensor_parallel));
         json_set(object, "method", json_text(method_names[arm->method]));
-        json_set(object, "budget", arm->method == METHOD_DDTREE ? json_integer(arm->budget) : json_null());
+        json_set(object, "budget", method_has_budget(arm->method) ? json_integer(arm->budget) : json_null());
         json_set(object, "concurrency", json_integer(arm->concurrency));
         json_append(array, object);
     }

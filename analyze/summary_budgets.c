@@ -10,7 +10,7 @@
 /* Trees that differ in their budget alone, over one auto, on one workload or all: those are compared. */
 static bool compete(const struct comparison *a, const struct comparison *b)
 {
-    return b->arm->method == METHOD_DDTREE && a->baseline == b->baseline && a->workload == b->workload;
+    return method_has_budget(b->arm->method) && a->baseline == b->baseline && a->workload == b->workload;
 }
 
 /* The competitor with the largest speedup in `chosen_on`, which has the same comparisons in the same order as
@@ -71,7 +71,7 @@ json_t *summary_make_best_budgets(const struct comparisons *comparisons, const s
     json_t *array = json_array();
     for (int i = 0; i < comparisons->count; i++) {
         const struct comparison *comparison = &comparisons->items[i];
-        bool is_first = comparison->arm->method == METHOD_DDTREE && comparison->baseline->method == METHOD_AUTO;
+        bool is_first = method_has_budget(comparison->arm->method) && comparison->baseline->method == METHOD_AUTO;
         for (int before = 0; before < i && is_first; before++)
             is_first = !compete(comparison, &comparisons->items[before]);
         if (is_first)

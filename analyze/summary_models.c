@@ -36,8 +36,8 @@ struct points {
 /* How many nodes a round verifies for one request; NaN where the header does not say. */
 static double count_nodes(const struct attempt *attempt)
 {
-    if (attempt->arm.method != METHOD_LINEAR)
-        return attempt->arm.method == METHOD_AUTO ? 1 : attempt->arm.budget + 1;
+    if (attempt->arm.method == METHOD_AUTO || method_has_budget(attempt->arm.method))
+        return attempt->arm.budget + 1;
     const json_t *drafter = json_object_get(json_object_get(attempt->header, "source"), "drafter");
     const json_t *size = json_object_get(drafter, "block_size");
     return json_is_integer(size) ? (double)json_integer_value(size) : NAN;

@@ -174,7 +174,7 @@ struct dimensions {
 static void add_arms(struct plan *plan, const struct dimensions *all, int tensor_parallel, int concurrency)
 {
     for (int i = 0; i < all->methods.count; i++) {
-        bool tree = all->methods.items[i] == METHOD_DDTREE;
+        bool tree = method_has_budget((enum method)all->methods.items[i]);
         for (int j = 0; j < (tree ? all->budgets.count : 1); j++)
             plan->arms[plan->arm_count++] = (struct arm){.tensor_parallel = tensor_parallel,
                                                          .method = (enum method)all->methods.items[i],
@@ -206,7 +206,7 @@ static int read_arms(struct plan *plan, const struct sections *sections, struct 
         goto out;
     bool tree = false;
     for (int i = 0; i < all.methods.count; i++)
-        tree |= all.methods.items[i] == METHOD_DDTREE;
+        tree |= method_has_budget((enum method)all.methods.items[i]);
     if (tree && !all.budgets.count)
         fail(error, "%s: method \"ddtree\" needs budgets; add \"budgets\": [16], for example", plan->path);
     else if (!tree && all.budgets.count)
@@ -270,7 +270,7 @@ static const struct arm *find_label(const struct plan *plan, const char *label)
 static bool may_compare(const struct arm *arm, const struct arm *baseline)
 {
     bool over_auto = baseline->method == METHOD_AUTO && arm->method != METHOD_AUTO;
-    bool over_linear = baseline->method == METHOD_LINEAR && arm->method == METHOD_DDTREE;
+    bool over_linear = baseline->method == METHOD_LINEAR && method_has_budget(arm->method);
     return arm->concurrency == baseline->concurrency && (over_auto || over_linear);
 }
 

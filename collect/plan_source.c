@@ -102,17 +102,15 @@ static int read_launch(struct plan_server *server, const char *above, struct err
     struct plan_launch *launch = &server->launch;
     char where[PLAN_WHERE_SIZE + 16];
     snprintf(where, sizeof where, "%s: launch", above);
-    const struct json_field fields[] = {
+    struct json_field fields[METHOD_COUNT + 6] = {
         {"argv", JSON_FIELD_ARRAY, &launch->argv, false, 0, 0},
-        {"auto", JSON_FIELD_ARRAY, &launch->methods[METHOD_AUTO], false, 0, 0},
-        {"linear", JSON_FIELD_ARRAY, &launch->methods[METHOD_LINEAR], false, 0, 0},
-        {"ddtree", JSON_FIELD_ARRAY, &launch->methods[METHOD_DDTREE], false, 0, 0},
         {"start", JSON_FIELD_ARRAY, &launch->start, false, 0, 0},
         {"stop", JSON_FIELD_ARRAY, &launch->stop, false, 0, 0},
-        {"env", JSON_FIELD_OBJECT, &launch->env, false, 0, 0},
-        {"stop_s", JSON_FIELD_INT, &launch->stop_s, false, 1, 3600},
-        {0},
     };
+    for (int i = 0; i < METHOD_COUNT; i++)
+        fields[3 + i] = (struct json_field){method_names[i], JSON_FIELD_ARRAY, &launch->methods[i], false, 0, 0};
+    fields[3 + METHOD_COUNT] = (struct json_field){"env", JSON_FIELD_OBJECT, &launch->env, false, 0, 0};
+    fields[4 + METHOD_COUNT] = (struct json_field){"stop_s", JSON_FIELD_INT, &launch->stop_s, false, 1, 3600};
     launch->stop_s = STOP_S_DEFAULT;
     if (json_read_fields(server->launch_as_written, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error))
         return -1;

@@ -10,7 +10,7 @@ static int check_budgets(const struct plan *plan, const char *where, struct erro
     int trees = 0;
     bool plain = false;
     for (int i = 0; i < plan->arm_count; i++) {
-        trees += plan->arms[i].method == METHOD_DDTREE &&
+        trees += method_has_budget(plan->arms[i].method) &&
                  plan->arms[i].tensor_parallel == plan->arms[0].tensor_parallel &&
                  plan->arms[i].concurrency == plan->arms[0].concurrency;
         plain |= plan->arms[i].method == METHOD_AUTO;

@@ -104,7 +104,7 @@ static bool is_valid_in_session(const struct block_view *view, int arm, int work
 /* Whether `baseline` is what `arm` is compared with. */
 static bool is_baseline_of(const struct arm *baseline, const struct arm *arm)
 {
-    return baseline->method < arm->method && baseline->method != METHOD_DDTREE &&
+    return baseline->method < arm->method && !method_has_budget(baseline->method) &&
            baseline->tensor_parallel == arm->tensor_parallel && baseline->concurrency == arm->concurrency;
 }
 

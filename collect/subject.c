@@ -130,7 +130,7 @@ json_t *subject_describe_arm(const struct arm *arm)
     json_set(object, "name", json_text(arm_name(arm, name)));
     json_set(object, "tensor_parallel", json_integer(arm->tensor_parallel));
     json_set(object, "method", json_text(method_names[arm->method]));
-    if (arm->method == METHOD_DDTREE)
+    if (method_has_budget(arm->method))
         json_set(object, "budget", json_integer(arm->budget));
     json_set(object, "concurrency", json_integer(arm->concurrency));
     return object;

@@ -66,6 +66,21 @@ bool parts_has_method(const struct summary *summary, const char *method)
     return false;
 }
 
+int parts_method_keys(const struct summary *summary, struct parts_key *keys)
+{
+    int count = 0;
+    for (int arm = 0; arm < summary->arm_count && count < PARTS_METHODS; arm++) {
+        const char *method = summary->arms[arm].method;
+        const struct parts_style *style = parts_method_style(method);
+        int first = 0;
+        while (!summary_is_method(summary, first, method))
+            first++;
+        if (first == arm)
+            keys[count++] = (struct parts_key){method, KEY_MARKER, style->marker, style->colour};
+    }
+    return count;
+}
+
 int parts_find_groups(const struct summary *summary, int *arms)
 {
     int groups = 0;

@@ -63,6 +63,10 @@ struct parts_key {
     struct colour colour;
 };
 
+/* The keys of the methods that are there, into keys[PARTS_METHODS]; answers how many. */
+#define PARTS_METHODS 8
+int parts_method_keys(const struct summary *summary, struct parts_key *keys);
+
 /* Keys from `left`, in as many lines as they need, from the sheet's top. Answers the height. */
 double parts_draw_legend(struct canvas *canvas, const struct sheet *sheet, double left, const struct parts_key *keys,
                          int count);

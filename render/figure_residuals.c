@@ -66,14 +66,8 @@ static double draw_band(struct canvas *canvas, const struct sheet *sheet, int ba
 
 static double draw_legend(struct canvas *canvas, const struct sheet *sheet)
 {
-    static const char *const methods[] = {"auto", "linear", "ddtree"};
-    struct parts_key keys[4];
-    int count = 0;
-    for (int i = 0; i < 3; i++)
-        if (parts_has_method(sheet->summary, methods[i])) {
-            const struct parts_style *style = parts_method_style(methods[i]);
-            keys[count++] = (struct parts_key){methods[i], KEY_MARKER, style->marker, style->colour};
-        }
+    struct parts_key keys[PARTS_METHODS + 1];
+    int count = parts_method_keys(sheet->summary, keys);
     keys[count++] = (struct parts_key){"outlier", KEY_HOLLOW, MARKER_CIRCLE, parts_method_style("ddtree")->colour};
     return parts_draw_legend(canvas, sheet, LEFT, keys, count);
 }

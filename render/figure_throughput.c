@@ -207,14 +207,8 @@ static void draw_panel(struct canvas *canvas, struct panel *panel)
 
 static double draw_legend(struct canvas *canvas, const struct sheet *sheet)
 {
-    static const char *const methods[] = {"auto", "linear", "ddtree"};
-    struct parts_key keys[5];
-    int count = 0;
-    for (int i = 0; i < 3; i++)
-        if (parts_has_method(sheet->summary, methods[i])) {
-            const struct parts_style *style = parts_method_style(methods[i]);
-            keys[count++] = (struct parts_key){methods[i], KEY_MARKER, style->marker, style->colour};
-        }
+    struct parts_key keys[PARTS_METHODS + 1];
+    int count = parts_method_keys(sheet->summary, keys);
     keys[count++] = (struct parts_key){"Pareto front", KEY_LINE, MARKER_CIRCLE, colour_grey};
     return parts_draw_legend(canvas, sheet, LEFT, keys, count);
 }

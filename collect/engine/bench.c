@@ -53,7 +53,7 @@ static int open_session(const struct bench *bench, const struct arm *arm, int po
 {
     bool drafts = arm->method != METHOD_AUTO;
     int block = drafts ? bench->drafter->block_size : 1, vocabulary = bench->target->vocabulary_size;
-    int nodes = arm->method == METHOD_DDTREE ? arm->budget + 1 : block;
+    int nodes = method_has_budget(arm->method) ? arm->budget + 1 : block;
     *session = (struct session){.bench = bench};
     session->options = (struct backend_options){
         .target = bench->target,
@@ -65,9 +65,9 @@ static int open_session(const struct bench *bench, const struct arm *arm, int po
         .sessions = 1,
         .capacity = positions + most(nodes, block),
         .nodes = nodes,
-        .draft_width = arm->method != METHOD_DDTREE ? 1
-                       : arm->budget < vocabulary   ? arm->budget
-                                                    : vocabulary,
+        .draft_width = !method_has_budget(arm->method) ? 1
+                       : arm->budget < vocabulary      ? arm->budget
+                                                       : vocabulary,
         .vocabulary = vocabulary,
     };
     session->backend = backend_open(bench->class, &session->options, error);

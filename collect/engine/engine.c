@@ -184,7 +184,7 @@ int engine_load(struct engine *engine, const struct arm *arm, const struct sampl
         return fail(error, "method \"%s\" needs a drafter", method_names[arm->method]);
     int vocabulary = least(engine->target->vocabulary_size, tokenizer_size(engine->tokenizer));
     int block = drafts ? engine->drafter->block_size : 1;
-    int nodes = arm->method == METHOD_DDTREE ? arm->budget + 1 : block;
+    int nodes = method_has_budget(arm->method) ? arm->budget + 1 : block;
     engine->options = (struct backend_options){
         .target = engine->target,
         .drafter = drafts ? engine->drafter : NULL,
@@ -195,7 +195,7 @@ int engine_load(struct engine *engine, const struct arm *arm, const struct sampl
         .sessions = arm->concurrency,
         .capacity = positions + (nodes > block ? nodes : block),
         .nodes = nodes,
-        .draft_width = arm->method == METHOD_DDTREE ? least(arm->budget, vocabulary) : 1,
+        .draft_width = method_has_budget(arm->method) ? least(arm->budget, vocabulary) : 1,
         .vocabulary = vocabulary,
     };
     if (engine->algorithms && algorithms_save(engine->algorithms, error))

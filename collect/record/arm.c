@@ -6,13 +6,22 @@
 
 #define ARM_COUNT_MAXIMUM 99999 /* of ranks, and of concurrent requests: the longest name still fits */
 
-const char *const method_names[METHOD_COUNT] = {"auto", "linear", "ddtree"};
+const char *const method_names[METHOD_COUNT] = {
+    [METHOD_AUTO] = "auto", [METHOD_LINEAR] = "linear", [METHOD_DDTREE] = "ddtree"};
+
+/* What stands before the budget in the name of an arm of such a method. */
+static const char *const budget_letters[METHOD_COUNT] = {[METHOD_DDTREE] = "b"};
+
+bool method_has_budget(enum method method)
+{
+    return budget_letters[method];
+}
 
 const char *arm_method_label(const struct arm *arm, char *name)
 {
     char *at = name, *end = name + ARM_NAME_SIZE;
-    if (arm->method == METHOD_DDTREE)
-        at += snprintf(at, (size_t)(end - at), "b%d", arm->budget);
+    if (method_has_budget(arm->method))
+        at += snprintf(at, (size_t)(end - at), "%s%d", budget_letters[arm->method], arm->budget);
     else
         at += snprintf(at, (size_t)(end - at), "%s", method_names[arm->method]);
     if (arm->concurrency > 1)
@@ -44,14 +53,13 @@ static bool parse_count(const char **at, const char *prefix, int maximum, int *c
 
 static bool parse_method(const char **at, struct arm *arm)
 {
-    if (parse_count(at, "b", ARM_BUDGET_MAXIMUM, &arm->budget)) {
-        arm->method = METHOD_DDTREE;
-        return true;
-    }
-    for (int method = METHOD_AUTO; method <= METHOD_LINEAR; method++) {
+    for (int method = 0; method < METHOD_COUNT; method++) {
         size_t length = strlen(method_names[method]);
-        if (strncmp(*at, method_names[method], length) == 0) {
-            arm->method = (enum method)method;
+        arm->method = (enum method)method;
+        if (method_has_budget(arm->method)) {
+            if (parse_count(at, budget_letters[method], ARM_BUDGET_MAXIMUM, &arm->budget))
+                return true;
+        } else if (strncmp(*at, method_names[method], length) == 0) {
             *at += length;
             return true;
         }

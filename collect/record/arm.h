@@ -17,10 +17,13 @@ enum method {
 /* "auto", "linear", "ddtree": as plans and attempts spell them. */
 extern const char *const method_names[METHOD_COUNT];
 
+/* Whether each budget of the method is an arm of its own. */
+bool method_has_budget(enum method method);
+
 struct arm {
     int tensor_parallel; /* ranks */
     enum method method;
-    int budget; /* nodes without the root; 0 unless the method is ddtree */
+    int budget; /* nodes without the root; 0 where the method has none */
     int concurrency;
 };
 

@@ -146,6 +146,6 @@ static void supersede(const struct run *run, int index)
 void record_supersede(struct run *run)
 {
     for (int i = 0; i < run->attempt_count; i++)
-        if (run->attempts[i].attempt.arm.method == METHOD_DDTREE)
+        if (method_has_budget(run->attempts[i].attempt.arm.method))
             supersede(run, i);
 }

@@ -32,7 +32,7 @@ static int accepted_limit(const struct attempt *attempt)
     int depth = known ? (int)block_size - 1 : INT32_MAX - 1; /* drafted tokens on a path, at most */
     if (attempt->arm.method == METHOD_AUTO)
         return 1;
-    if (attempt->arm.method == METHOD_DDTREE && attempt->arm.budget < depth)
+    if (method_has_budget(attempt->arm.method) && attempt->arm.budget < depth)
         depth = attempt->arm.budget;
     return depth + 1;
 }

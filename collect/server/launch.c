@@ -105,7 +105,7 @@ int launch_check(const struct plan_server *server, const struct arm *arm, const 
         return fail(error, "%s: source: \"url\" has none for method \"%s\"", where, method_names[arm->method]);
     bool asks = strstr(server->url[arm->method], "{budget}") || has_budget(launch->argv) || has_budget(launch->start) ||
                 has_budget(launch->methods[arm->method]);
-    if (asks && arm->method != METHOD_DDTREE)
+    if (asks && !method_has_budget(arm->method))
         return fail(error, "%s: source: {budget} stands where %s has none; move it to \"ddtree\", or write {arm}",
                     where, name);
     return 0;
