@@ -296,13 +296,14 @@ static void few_rows_by_tensor_cores(void **state)
                 most = most < SKINNY_SPLITS ? most : SKINNY_SPLITS;
                 while (most > 1 && most * tiles > device_multiprocessors())
                     most--;
+                int splits = 1 + (int)r % most;
                 const struct skinny_call call = {.rows = rows[r],
                                                  .inputs = inputs,
                                                  .outputs = outputs,
                                                  .stride = sizes[s].stride,
                                                  .warpgroups = warpgroups,
                                                  .half = r % 2 == 1,
-                                                 .splits = 1 + (int)r % most,
+                                                 .splits = splits,
                                                  .x = x.gpu,
                                                  .weights = weights.gpu,
                                                  .y = y};

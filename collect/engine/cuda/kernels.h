@@ -95,7 +95,7 @@ struct matvec_call {
     float epsilon;
     const void *input; /* [inputs] */
     float *y;          /* [outputs] */
-    bool add;          /* y += instead */
+    bool add;          /* y += instead; the kernel queued just before does not write y */
     void *gated;       /* NULL: y */
 };
 void kernels_matvec(const struct matvec_call *call, cudaStream_t stream);

@@ -114,7 +114,7 @@ static bool attends_rows(const struct cuda *cuda, const struct layers *layers, c
 static bool ends_in_heads(const struct cuda *cuda, const struct layers *layers, const struct batch *batch)
 {
     return is_few(cuda, batch->rows) && product_has_heads(layers->qkv) && !layers->model->gated_attention &&
-           layers->model->rotary_size % 4 == 0 && !attends_rows(cuda, layers, batch);
+           !attends_rows(cuda, layers, batch);
 }
 
 /* From `fused`, or the heads, to `attended`. */

@@ -50,9 +50,29 @@ template <int ROWS> static __device__ __forceinline__ float warp_sums(float (&su
     return sum;
 }
 
+#define NORM_EARLY(chunks) ((chunks) <= 3) /* so far registers hold the norm beside the first weights */
+
+/* The norm's weights of the thread's columns, which are there before the row is. */
+template <int THREADS, int CHUNKS>
+static __device__ __forceinline__ void load_norm(const struct matvec_call &call, float (&norm)[CHUNKS][8])
+{
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        int column = (c * THREADS + (int)threadIdx.x) * 8;
+        float4 low = {}, high = {};
+        if (column < call.inputs) {
+            low = *(const float4 *)(call.norm + column);
+            high = *(const float4 *)(call.norm + column + 4);
+        }
+        norm[c][0] = low.x, norm[c][1] = low.y, norm[c][2] = low.z, norm[c][3] = low.w;
+        norm[c][4] = high.x, norm[c][5] = high.y, norm[c][6] = high.z, norm[c][7] = high.w;
+    }
+}
+
 /* The thread's columns of the row: 8 of each chunk. */
 template <int THREADS, int CHUNKS, bool NORM>
-static __device__ __forceinline__ void load_row(const struct matvec_call &call, float (&x)[CHUNKS][8])
+static __device__ __forceinline__ void load_row(const struct matvec_call &call, const float (&norm)[CHUNKS][8],
+                                                float (&x)[CHUNKS][8])
 {
     __shared__ float parts[WARP];
     float squares = 0;
@@ -88,17 +108,17 @@ static __device__ __forceinline__ void load_row(const struct matvec_call &call, 
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         int column = (c * THREADS + (int)threadIdx.x) * 8;
-        if (column >= call.inputs)
-            continue;
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            x[c][i] = rounded<__nv_bfloat16>(x[c][i] * scale * call.norm[column + i]);
+        for (int i = 0; i < 8; i++) {
+            float weight = NORM_EARLY(CHUNKS) ? norm[c][i] : column < call.inputs ? call.norm[column + i] : 0;
+            x[c][i] = rounded<__nv_bfloat16>(x[c][i] * scale * weight);
+        }
     }
 }
 
 /* ROWS rows at a time; where they are gated, half of them are gate rows and the others their up rows. */
 template <int THREADS, int CHUNKS, int ROWS, bool NORM, bool GATE>
-static __global__ void __launch_bounds__(THREADS) matvec(const struct matvec_call call)
+static __global__ void __launch_bounds__(THREADS, CHUNKS == 1 ? 3 : 512 / THREADS) matvec(const struct matvec_call call)
 {
     constexpr int WARPS = THREADS / WARP, STEP = GATE ? (ROWS + 1) / 2 : ROWS;
     __shared__ float sums[WARPS][GATHERED];
@@ -127,10 +147,14 @@ static __global__ void __launch_bounds__(THREADS) matvec(const struct matvec_cal
         for (int c = 0; c < CHUNKS; c++)
             held[r][c] = make_uint4(0, 0, 0, 0);
     fetch(first);
+    float x[CHUNKS][8], norm[CHUNKS][8] = {}, before = 0;
+    if (NORM && NORM_EARLY(CHUNKS))
+        load_norm<THREADS, CHUNKS>(call, norm);
+    if (!GATE && call.add && first + (int)threadIdx.x < last)
+        before = call.y[first + (int)threadIdx.x]; /* which the kernel before this one does not write */
     wait_for_previous();
     let_next_start();
-    float x[CHUNKS][8];
-    load_row<THREADS, CHUNKS, NORM>(call, x);
+    load_row<THREADS, CHUNKS, NORM>(call, norm, x);
 
     constexpr int AT_ONCE = GATE ? GATHERED / 2 : GATHERED;
     for (int from = first; from < last; from += AT_ONCE) {
@@ -163,7 +187,7 @@ static __global__ void __launch_bounds__(THREADS) matvec(const struct matvec_cal
             if (GATE)
                 store((__nv_bfloat16 *)call.gated + from + i, sum / (1.0f + expf(-sum)) * up);
             else
-                call.y[from + i] = call.add ? call.y[from + i] + sum : sum;
+                call.y[from + i] = call.add ? (from == first ? before : call.y[from + i]) + sum : sum;
         }
         __syncthreads();
     }

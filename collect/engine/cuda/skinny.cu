@@ -4,8 +4,8 @@
  * wgmma.m64nNk16 with both operands in shared memory, which a ring of tiles 64 inputs deep is filled into by the bulk
  * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. Blocks
  * take tiles of outputs in turn; or, where there are few tiles, the blocks of a cluster take a share of the inputs each
- * and add each other's sums, in the order of the shares, from each other's shared memory. The first tiles of weights
- * are asked for before the kernel waits for the one before it.
+ * and add each other's sums, in the order of the shares, from each other's shared memory. The first tiles of weights are
+ * asked for before the kernel waits for the one before it.
  *
  * A warp ends a row of the tile at a time, and makes of it what the next kernel reads: see struct skinny_call. */
 #include "collect/engine/cuda/heads.cuh"
@@ -115,7 +115,7 @@ MULTIPLY(136, S68, "%68", "%69", "%70", R32(0), R32(32), R4(64))
 struct work {
     struct skinny_call call;
     int tiles, chunks; /* chunks: tiles of inputs in all */
-    int stages, ahead; /* ahead: where what is looked ahead at stands, behind the ring's begin */
+    int stages;
 };
 
 #define BATCH 4 /* rows that a warp ends together */
@@ -153,50 +153,6 @@ static __device__ __forceinline__ void add_shares(float *results, int pitch, int
             *(float2 *)(results + (first + i / GROUPS * step) * pitch + i % GROUPS * 64 + (int)threadIdx.x % WARP * 2) =
                 sums[i / GROUPS][i % GROUPS];
     __syncwarp();
-}
-
-/* --- what ends need that is there before the products ------------------------------------------------------------ */
-
-static __device__ __forceinline__ void copy_pair(float *to, const float *from)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(to)), "l"(from) : "memory");
-}
-
-/* Queues the copy of it for a row of a tile, [64 * GROUPS]: of the residual stream, or the row's cosines, then sines.
- */
-template <int GROUPS>
-static __device__ __forceinline__ void look_ahead(const struct skinny_call &call, int tile, int row, float *to)
-{
-    const struct heads_call &heads = call.heads;
-    int half = heads.rotary_size / 2, position = heads.heads ? heads.positions[row] : 0;
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * 64 * GROUPS + column;
-        if (call.added.x && output < call.outputs)
-            copy_pair(to + column, call.added.x + (size_t)row * (size_t)call.outputs + output);
-        else if (heads.heads && column < 2 * half)
-            copy_pair(to + column,
-                      (column < half ? heads.cosines : heads.sines - half) + (size_t)position * (size_t)half + column);
-    }
-}
-
-/* A head's rotation of it. */
-template <int GROUPS>
-static __device__ __forceinline__ struct head_rotation<GROUPS> rotation_ahead(const struct heads_call &call, int unit,
-                                                                              const float *ahead) {
-    struct head_rotation<GROUPS> rotation;
-    const float *norm = unit < call.heads ? call.q_norm : call.k_norm;
-    int turned = call.rotary_size / 2;
-#pragma unroll
-    for (int p = 0; p < GROUPS; p++) {
-        int i = (int)threadIdx.x % WARP + p * WARP;
-        const struct head_pair pair = head_pair_of(call, i);
-        rotation.low[p] = norm[pair.low];
-        rotation.high[p] = norm[pair.high];
-        rotation.cosine[p] = i < turned ? ahead[i] : 1;
-        rotation.sine[p] = i < turned ? ahead[turned + i] : 0;
-    }
-    return rotation;
 }
 
 #define SCALE_LANES 4 /* add up a row's squares */
@@ -255,7 +211,7 @@ static __device__ __forceinline__ void end_gated(const struct skinny_call &call,
 
 template <int GROUPS>
 static __device__ __forceinline__ void end_added(const struct skinny_call &call, const float *sums, int tile, int row,
-                                                 int tiles, const float *ahead)
+                                                 int tiles)
 {
     const struct skinny_added &added = call.added;
     size_t start = (size_t)row * (size_t)call.outputs;
@@ -266,7 +222,7 @@ static __device__ __forceinline__ void end_added(const struct skinny_call &call,
         if (output >= call.outputs)
             continue;
         size_t at = start + (size_t)output;
-        float2 value = *(const float2 *)(ahead + column), weight = *(const float2 *)(added.norm + output);
+        float2 value = *(const float2 *)(added.x + at), weight = *(const float2 *)(added.norm + output);
         float2 pair = *(const float2 *)(sums + column);
         value.x += pair.x;
         value.y += pair.y;
@@ -313,7 +269,6 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         last = (int)((long long)work.chunks * (split + 1) / splits);
     char *ring = (char *)(((uintptr_t)memory + 1023) / 1024 * 1024);
     float *results = (float *)(ring + stages * STAGE); /* [N, PITCH] */
-    float *ahead = (float *)(ring + work.ahead);       /* [rows that the block ends, OUTPUTS] */
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; i++) {
@@ -365,9 +320,6 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
 
     int group = (int)threadIdx.x / GROUP, thread = (int)threadIdx.x % GROUP, lane = thread % WARP;
     int first_row = (int)threadIdx.x / WARP * splits + split, row_step = WARPS * splits; /* that the warp ends */
-    bool looks_ahead = ENDS && (call.added.x || call.heads.heads);
-    for (int row = first_row; looks_ahead && row < call.rows; row += row_step)
-        look_ahead<GROUPS>(call, first_tile, row, ahead + row / splits * OUTPUTS);
     wait_for_previous(); /* what it writes may still be read */
     if (call.squares)
         make_scales<WARPS>(call, split, scales);
@@ -409,24 +361,18 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
             meet_cluster();
         else
             asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
-        if (looks_ahead) {
-            for (int at = first_row; tile != first_tile && at < call.rows; at += row_step)
-                look_ahead<GROUPS>(call, tile, at, ahead + at / splits * OUTPUTS);
-            asm volatile("cp.async.wait_all;" ::: "memory");
-            __syncwarp();
-        }
         for (int start = first_row; start < call.rows; start += BATCH * row_step) {
             if (splits > 1)
                 add_shares<GROUPS>(results, PITCH, start, row_step, call.rows, splits);
             for (int k = 0, at = start; k < BATCH && at < call.rows; k++, at += row_step) {
-                const float *sums = results + at * PITCH, *own = ahead + at / splits * OUTPUTS;
+                const float *sums = results + at * PITCH;
                 float scale = call.squares ? scales[at] : 1;
                 if (call.gated)
                     end_gated<GROUPS>(call, sums, tile, at, scale);
                 else if (ENDS && call.added.x)
-                    end_added<GROUPS>(call, sums, tile, at, work.tiles, own);
+                    end_added<GROUPS>(call, sums, tile, at, work.tiles);
                 else if (ENDS && call.heads.heads)
-                    put_head<__nv_bfloat16>(call.heads, rotation_ahead<GROUPS>(call.heads, tile, own), 0, at, tile,
+                    put_head<__nv_bfloat16>(call.heads, rotation_of<GROUPS>(call.heads, 0, at, tile), 0, at, tile,
                                             [&](int i) { return sums[i] * scale; });
                 else
                     end_plain<GROUPS>(call, sums, tile, at, scale);
@@ -472,17 +418,15 @@ template <int N, int GROUPS> static void launch_skinny(struct work &work, cudaSt
     constexpr int STAGE = GROUPS * TILE_BYTES + N * DEPTH * 2, RESULTS = N * (64 * GROUPS + 4) * (int)sizeof(float);
     static_assert(2 * STAGE + RESULTS + 2048 <= SHARED_MAXIMUM, "two stages");
     const struct skinny_call &call = work.call;
-    int blocks = device_multiprocessors(), own_rows = (call.rows + call.splits - 1) / call.splits;
+    int blocks = device_multiprocessors();
     work.tiles = (call.outputs + 64 * GROUPS - 1) / (64 * GROUPS);
     work.chunks = call.inputs / DEPTH;
     int units = work.tiles * call.splits;
-    int ahead = call.added.x || call.heads.heads ? own_rows * 64 * GROUPS * (int)sizeof(float) : 0;
     if (call.splits > 1 && units > blocks)
         die("%d shares of %d tiles of outputs for %d multiprocessors", call.splits, work.tiles, blocks);
-    int stages = (SHARED_MAXIMUM / (call.half ? 2 : 1) - RESULTS - ahead - 2048) / STAGE;
+    int stages = (SHARED_MAXIMUM / (call.half ? 2 : 1) - RESULTS - 2048) / STAGE;
     work.stages = stages < 2 ? 2 : stages < 16 ? stages : 16;
-    work.ahead = work.stages * STAGE + RESULTS;
-    size_t shared = 1024 + (size_t)(work.ahead + ahead);
+    size_t shared = 1024 + (size_t)work.stages * STAGE + RESULTS;
     CUtensorMap weights =
         map_matrix(call.weights, call.outputs, call.inputs, call.inputs, 64 * GROUPS / (call.gated ? 2 : 1));
     CUtensorMap x = map_matrix(call.x, call.rows, call.inputs, call.stride, N);
