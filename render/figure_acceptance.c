@@ -24,6 +24,17 @@ static double total_rounds(const struct cell *cell)
     return rounds;
 }
 
+static bool shows_workload(const struct summary *summary, int workload)
+{
+    for (int i = 0; i < summary->cell_count; i++) {
+        const struct cell *cell = &summary->cells[i];
+        if (cell->workload == workload && !summary_is_method(summary, cell->arm, SKIPPED) &&
+            (total_rounds(cell) > 0 || (cell->missing.rule && shows_arm(summary, cell->arm))))
+            return true;
+    }
+    return false;
+}
+
 /* The longest round and the largest fraction, for scales that all panels share. */
 static void find_range(const struct summary *summary, int *longest, double *highest)
 {
@@ -108,6 +119,7 @@ static void draw_scale(struct canvas *canvas, const struct rows_cell *cell)
 }
 
 static const struct rows_figure rows = {
+    .panels = {shows_workload, false},
     .row_height = 25,
     .least = 100,
     .title = "tokens committed in a round (bars: fraction of rounds)",

@@ -18,6 +18,16 @@ static bool shows_arm(const struct summary *summary, int arm)
     return false;
 }
 
+static bool shows_workload(const struct summary *summary, int workload)
+{
+    for (int arm = 0; arm < summary->arm_count; arm++) {
+        const struct cell *cell = summary_find_cell(summary, arm, workload);
+        if (find(summary, arm, workload) || (cell && cell->missing.rule && shows_arm(summary, arm)))
+            return true;
+    }
+    return false;
+}
+
 static void make_axis(const struct summary *summary, double start, double end, struct axis *x)
 {
     double low = 1, high = 1.2;
@@ -65,6 +75,7 @@ static void draw_cell(struct canvas *canvas, const struct rows_cell *cell)
 }
 
 static const struct rows_figure rows = {
+    .panels = {shows_workload, false},
     .row_height = 12.5,
     .least = 110,
     .title = "tokens committed in a round (log scale)",

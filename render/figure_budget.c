@@ -9,6 +9,7 @@
 #define HEADING_HEIGHT 14.0
 #define LEFT 44.0
 #define LEAST 84.0
+#define CURVE_LEAST 3 /* trees */
 
 /* What a panel shows of an arm: speedup over auto, or acceptance length. */
 enum quantity { SPEEDUP, TAU };
@@ -25,15 +26,15 @@ static bool is_tree(const struct summary *summary, int arm)
     return summary_is_method(summary, arm, "ddtree") && summary->arms[arm].budget > 0;
 }
 
-/* Groups that have trees: an arm of each in `groups`. */
+/* Groups that have trees enough for a curve: an arm of each in `groups`. Two points are told by tables. */
 static int find_groups(const struct summary *summary, int *groups)
 {
     int count = parts_find_groups(summary, groups), kept = 0;
     for (int i = 0; i < count; i++) {
-        bool any = false;
+        int trees = 0;
         for (int arm = 0; arm < summary->arm_count; arm++)
-            any = any || (is_tree(summary, arm) && summary_alike(summary, arm, groups[i]));
-        if (any)
+            trees += is_tree(summary, arm) && summary_alike(summary, arm, groups[i]);
+        if (trees >= CURVE_LEAST)
             groups[kept++] = groups[i];
     }
     return kept;
@@ -196,7 +197,8 @@ static void draw_column(struct canvas *canvas, const struct sheet *sheet, const 
 {
     bool leftmost = index % grid->columns == 0;
     double left = parts_grid_left(grid, index);
-    struct panel panel = {.summary = sheet->summary, .workload = parts_panel_workload(sheet, index), .group = group};
+    struct panel panel = {
+        .summary = sheet->summary, .workload = parts_grid_workload(grid, sheet->summary, index), .group = group};
     bool whole = panel.workload != SUMMARY_ALL_WORKLOADS;
     make_x(sheet->summary, left, left + grid->panel_width, &panel.x);
     make_y(sheet->summary, SPEEDUP, top + PANEL_HEIGHT, top, &panel.y);
@@ -209,9 +211,21 @@ static void draw_column(struct canvas *canvas, const struct sheet *sheet, const 
     draw_panel(canvas, &panel, leftmost, true);
 }
 
+static bool shows_workload(const struct summary *summary, int workload)
+{
+    for (int arm = 0; arm < summary->arm_count; arm++) {
+        const struct comparison *comparison = summary_compare(summary, arm, "auto", workload);
+        const struct cell *cell = summary_find_cell(summary, arm, workload);
+        if (is_tree(summary, arm) && ((comparison && (comparison->speedup.present || comparison->missing.rule)) ||
+                                      (cell && (cell->tau.present || cell->missing.rule))))
+            return true;
+    }
+    return false;
+}
+
 static struct parts_grid make_grid(const struct sheet *sheet)
 {
-    return parts_make_grid(sheet, sheet->summary->workload_count + 1, LEFT, PARTS_GAP, LEAST);
+    return parts_make_grid(sheet, (struct parts_panels){shows_workload, true}, LEFT, PARTS_GAP, LEAST);
 }
 
 static int count_bands(const struct sheet *sheet)
@@ -251,7 +265,7 @@ static double draw_band(struct canvas *canvas, const struct sheet *sheet, int ba
     parts_draw_titles(canvas, sheet, &grid, row, plots);
     canvas_text_upwards(canvas, 10, plots + PANEL_HEIGHT / 2, AXES_TITLE_SIZE, "speedup");
     canvas_text_upwards(canvas, 10, plots + 1.5 * PANEL_HEIGHT + ROW_GAP, AXES_TITLE_SIZE, "τ");
-    canvas_text(canvas, grid.left + grid.width / 2, plots + 2 * PANEL_HEIGHT + ROW_GAP + 23, AXES_TITLE_SIZE,
+    canvas_text(canvas, parts_grid_middle(&grid, row), plots + 2 * PANEL_HEIGHT + ROW_GAP + 23, AXES_TITLE_SIZE,
                 ALIGN_CENTRE, colour_black, "node budget (log scale)");
     for (int panel = parts_grid_first(&grid, row); panel < parts_grid_last(&grid, row); panel++)
         draw_column(canvas, sheet, &grid, panel, group, plots);

@@ -162,7 +162,7 @@ static double draw_group(struct canvas *canvas, const struct sheet *sheet, const
         free(text);
     }
     for (int row = 0; row <= summary->workload_count; row++, y += CELL_HEIGHT) {
-        int workload = parts_panel_workload(sheet, row);
+        int workload = row < summary->workload_count ? row : SUMMARY_ALL_WORKLOADS;
         if (workload == SUMMARY_ALL_WORKLOADS)
             y += 3;
         if (leftmost)

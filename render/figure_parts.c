@@ -108,9 +108,25 @@ const char *parts_arm_text(const struct summary *summary, int arm)
 
 /* --- panels ------------------------------------------------------------------------------------------------------- */
 
-struct parts_grid parts_make_grid(const struct sheet *sheet, int panels, double left, double gap, double least)
+static bool is_shown(const struct summary *summary, const struct parts_panels *panels, int workload)
 {
-    struct parts_grid grid = {.left = left, .gap = gap, .panels = panels, .width = sheet->width - 6 - left};
+    return (workload != SUMMARY_ALL_WORKLOADS || panels->overall) &&
+           (!panels->shows || panels->shows(summary, workload));
+}
+
+int parts_count_panels(const struct summary *summary, const struct parts_panels *panels)
+{
+    int count = 0;
+    for (int workload = SUMMARY_ALL_WORKLOADS; workload < summary->workload_count; workload++)
+        count += is_shown(summary, panels, workload);
+    return count;
+}
+
+struct parts_grid parts_make_grid(const struct sheet *sheet, struct parts_panels of, double left, double gap,
+                                  double least)
+{
+    const int panels = parts_count_panels(sheet->summary, &of);
+    struct parts_grid grid = {.of = of, .left = left, .gap = gap, .panels = panels, .width = sheet->width - 6 - left};
     int columns = (int)((grid.width + gap) / (least + gap));
     columns = columns < 1 ? 1 : columns > COLUMNS_MAXIMUM ? COLUMNS_MAXIMUM : columns;
     columns = columns < panels ? columns : panels;
@@ -125,6 +141,12 @@ double parts_grid_left(const struct parts_grid *grid, int panel)
     return grid->left + panel % grid->columns * (grid->panel_width + grid->gap);
 }
 
+double parts_grid_middle(const struct parts_grid *grid, int band)
+{
+    const int first = parts_grid_first(grid, band), last = parts_grid_last(grid, band) - 1;
+    return (parts_grid_left(grid, first) + parts_grid_left(grid, last) + grid->panel_width) / 2;
+}
+
 int parts_grid_first(const struct parts_grid *grid, int band)
 {
     return band * grid->columns;
@@ -136,17 +158,22 @@ int parts_grid_last(const struct parts_grid *grid, int band)
     return last < grid->panels ? last : grid->panels;
 }
 
-int parts_panel_workload(const struct sheet *sheet, int panel)
+int parts_grid_workload(const struct parts_grid *grid, const struct summary *summary, int panel)
 {
-    return panel < sheet->summary->workload_count ? panel : SUMMARY_ALL_WORKLOADS;
+    int workload = 0;
+    for (; workload < summary->workload_count; workload++)
+        if (is_shown(summary, &grid->of, workload) && panel-- == 0)
+            return workload;
+    return SUMMARY_ALL_WORKLOADS;
 }
 
 double parts_title_height(struct canvas *canvas, const struct sheet *sheet, const struct parts_grid *grid, int band)
 {
     int most = 1;
     for (int panel = parts_grid_first(grid, band); panel < parts_grid_last(grid, band); panel++) {
-        int lines = canvas_count_lines(canvas, grid->panel_width, AXES_TITLE_SIZE,
-                                       summary_workload_text(sheet->summary, parts_panel_workload(sheet, panel)));
+        int lines =
+            canvas_count_lines(canvas, grid->panel_width, AXES_TITLE_SIZE,
+                               summary_workload_text(sheet->summary, parts_grid_workload(grid, sheet->summary, panel)));
         most = lines > most ? lines : most;
     }
     return most * TITLE_LINE + 4;
@@ -157,7 +184,8 @@ void parts_draw_titles(struct canvas *canvas, const struct sheet *sheet, const s
 {
     for (int panel = parts_grid_first(grid, band); panel < parts_grid_last(grid, band); panel++)
         canvas_text_lines(canvas, parts_grid_left(grid, panel) + grid->panel_width / 2, bottom - 4, grid->panel_width,
-                          AXES_TITLE_SIZE, summary_workload_text(sheet->summary, parts_panel_workload(sheet, panel)));
+                          AXES_TITLE_SIZE,
+                          summary_workload_text(sheet->summary, parts_grid_workload(grid, sheet->summary, panel)));
 }
 
 /* --- legends ------------------------------------------------------------------------------------------------------ */

@@ -34,25 +34,37 @@ const char *parts_arm_text(const struct summary *summary, int arm);
 
 /* --- panels side by side ------------------------------------------------------------------------------------------ */
 
+/* Whether there is something to show of a workload, or of SUMMARY_ALL_WORKLOADS. */
+typedef bool parts_shows(const struct summary *summary, int workload);
+
+/* A panel for each workload of which there is something to show, and for all together. */
+struct parts_panels {
+    parts_shows *shows; /* NULL: each has */
+    bool overall;
+};
+int parts_count_panels(const struct summary *summary, const struct parts_panels *panels);
+
 struct parts_grid {
+    struct parts_panels of;
     double left, gap, panel_width, width;
     int panels, columns, bands;
 };
 
 /* As many columns as fit at `least` width each, at most four, evenly over the bands. */
-struct parts_grid parts_make_grid(const struct sheet *sheet, int panels, double left, double gap, double least);
+struct parts_grid parts_make_grid(const struct sheet *sheet, struct parts_panels of, double left, double gap,
+                                  double least);
+int parts_grid_workload(const struct parts_grid *grid, const struct summary *summary, int panel);
 double parts_grid_left(const struct parts_grid *grid, int panel);
+double parts_grid_middle(const struct parts_grid *grid, int band); /* of its panels together */
 
 /* Panels of this band. */
 int parts_grid_first(const struct parts_grid *grid, int band);
 int parts_grid_last(const struct parts_grid *grid, int band);
 
-/* The height that titles of a band need, and the titles, just above `bottom`. Panel `summary->workload_count` is that
- * over all workloads. */
+/* The height that titles of a band need, and the titles, just above `bottom`. */
 double parts_title_height(struct canvas *canvas, const struct sheet *sheet, const struct parts_grid *grid, int band);
 void parts_draw_titles(struct canvas *canvas, const struct sheet *sheet, const struct parts_grid *grid, int band,
                        double bottom);
-int parts_panel_workload(const struct sheet *sheet, int panel);
 
 /* --- legends ------------------------------------------------------------------------------------------------------ */
 

@@ -5,9 +5,13 @@
 
 #define HEADING_HEIGHT 11.0
 #define BAND_FOOT 29.0
-#define BAND_HEAD 34.0  /* of a page's height, titles of three lines */
-#define NAMES_SHARE .38 /* of the sheet's width at most */
+#define BAND_HEAD 34.0       /* of a page's height, titles of three lines */
+#define NAMES_SHARE .38      /* of the sheet's width at most */
+#define BAND_HEAD_USUAL 15.0 /* with titles of one line */
+#define LEGEND 18.0
 #define ROW_HEIGHT_LEAST 8.5
+#define HALF .475  /* of a page's height: two such figures and their captions fill a page */
+#define PRESSED .7 /* so far rows are pressed together for that */
 
 struct row {
     int arm;
@@ -36,9 +40,13 @@ static struct rows make_rows(const struct sheet *sheet, const struct rows_figure
         rows.items[rows.count++] = (struct row){arm, false};
         last = arm;
     }
-    double room = sheet->height - BAND_HEAD - BAND_FOOT - rows.headings * HEADING_HEIGHT - 18;
-    double fitting = room / fmax(rows.count - rows.headings, 1);
-    rows.height = fmax(fmin(figure->row_height, fitting), fmin(figure->row_height, ROW_HEIGHT_LEAST));
+    const double count = fmax(rows.count - rows.headings, 1),
+                 rest = BAND_FOOT + LEGEND + rows.headings * HEADING_HEIGHT;
+    const double whole = (sheet->height - BAND_HEAD - rest) / count;
+    const double half = (HALF * sheet->height - BAND_HEAD_USUAL - rest) / count;
+    rows.height = fmax(fmin(figure->row_height, whole), fmin(figure->row_height, ROW_HEIGHT_LEAST));
+    if (half >= PRESSED * rows.height)
+        rows.height = fmin(rows.height, half);
     return rows;
 }
 
@@ -64,11 +72,6 @@ static double names_width(struct canvas *canvas, const struct sheet *sheet, cons
     return fmin(widest, NAMES_SHARE * sheet->width);
 }
 
-static int count_panels(const struct sheet *sheet, const struct rows_figure *figure)
-{
-    return sheet->summary->workload_count + figure->overall;
-}
-
 int rows_count_bands(const struct sheet *sheet, const struct rows_figure *figure)
 {
     struct rows rows = make_rows(sheet, figure);
@@ -76,7 +79,7 @@ int rows_count_bands(const struct sheet *sheet, const struct rows_figure *figure
     free(rows.items);
     /* Names may take up to their share, which leaves a grid of at least so many columns; which it is, is known only
      * once names are measured. So bands that turn out to be empty draw nothing and have no height. */
-    return any ? count_panels(sheet, figure) : 0;
+    return any ? parts_count_panels(sheet->summary, &figure->panels) : 0;
 }
 
 static void draw_names(struct canvas *canvas, const struct sheet *sheet, const struct rows *rows, double x,
@@ -129,7 +132,7 @@ double rows_draw_band(struct canvas *canvas, const struct sheet *sheet, const st
     struct rows rows = make_rows(sheet, figure);
     double names = names_width(canvas, sheet, &rows);
     struct parts_grid grid =
-        parts_make_grid(sheet, count_panels(sheet, figure), names + 10 + figure->scale_width, PARTS_GAP, figure->least);
+        parts_make_grid(sheet, figure->panels, names + 10 + figure->scale_width, PARTS_GAP, figure->least);
     double height = 0;
     if (band < grid.bands) {
         double head = parts_title_height(canvas, sheet, &grid, band), bottom = top + head + total_height(&rows);
@@ -139,11 +142,11 @@ double rows_draw_band(struct canvas *canvas, const struct sheet *sheet, const st
             struct axis x;
             double left = parts_grid_left(&grid, panel);
             figure->make_axis(sheet->summary, left, left + grid.panel_width, &x);
-            draw_panel(canvas, sheet, figure, &rows, &x, parts_panel_workload(sheet, panel), top + head,
+            draw_panel(canvas, sheet, figure, &rows, &x, parts_grid_workload(&grid, sheet->summary, panel), top + head,
                        panel % grid.columns == 0);
         }
-        canvas_text_within(canvas, grid.left + grid.width / 2, bottom + 22, grid.width, AXES_TITLE_SIZE, ALIGN_CENTRE,
-                           figure->title);
+        canvas_text_within(canvas, parts_grid_middle(&grid, band), bottom + 22, grid.width, AXES_TITLE_SIZE,
+                           ALIGN_CENTRE, figure->title);
         height = head + total_height(&rows) + BAND_FOOT;
     }
     free(rows.items);

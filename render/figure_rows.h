@@ -13,7 +13,7 @@ struct rows_cell {
 };
 
 struct rows_figure {
-    bool overall;      /* with a panel over all workloads */
+    struct parts_panels panels;
     double row_height; /* where rows are not too many for a page */
     double least;      /* width of a panel */
     double line;       /* a value at which panels have a line; 0: none */

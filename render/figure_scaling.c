@@ -9,7 +9,7 @@
 #define BAND_FOOT 30.0
 #define HEADING_HEIGHT 14.0
 #define LEFT 44.0
-#define LEAST 92.0
+#define LEAST 84.0
 #define SERIES_MAXIMUM 64
 #define DODGE 2.2 /* between series, so that whiskers do not cover each other */
 
@@ -178,7 +178,7 @@ static void draw_panel(struct canvas *canvas, struct panel *panel, double top, b
 
 static struct parts_grid make_grid(const struct sheet *sheet)
 {
-    return parts_make_grid(sheet, sheet->summary->workload_count + 1, LEFT, PARTS_GAP, LEAST);
+    return parts_make_grid(sheet, (struct parts_panels){.overall = true}, LEFT, PARTS_GAP, LEAST);
 }
 
 static int count_bands(const struct sheet *sheet)
@@ -220,14 +220,14 @@ static double draw_band(struct canvas *canvas, const struct sheet *sheet, int ba
     canvas_text_upwards(canvas, 10, plots + 1.5 * PANEL_HEIGHT + ROW_GAP, AXES_TITLE_SIZE, "efficiency");
     for (int i = parts_grid_first(&grid, row); i < parts_grid_last(&grid, row); i++) {
         double left = parts_grid_left(&grid, i);
-        panel.workload = parts_panel_workload(sheet, i);
+        panel.workload = parts_grid_workload(&grid, sheet->summary, i);
         make_x(sheet->summary, left, left + grid.panel_width, &panel.x);
         panel.quantity = SPEEDUP;
         draw_panel(canvas, &panel, plots, i % grid.columns == 0);
         panel.quantity = EFFICIENCY;
         draw_panel(canvas, &panel, plots + PANEL_HEIGHT + ROW_GAP, i % grid.columns == 0);
     }
-    canvas_text(canvas, grid.left + grid.width / 2, plots + 2 * PANEL_HEIGHT + ROW_GAP + 23, AXES_TITLE_SIZE,
+    canvas_text(canvas, parts_grid_middle(&grid, row), plots + 2 * PANEL_HEIGHT + ROW_GAP + 23, AXES_TITLE_SIZE,
                 ALIGN_CENTRE, colour_black, "ranks (log scale)");
     return head + 2 * PANEL_HEIGHT + ROW_GAP + BAND_FOOT;
 }

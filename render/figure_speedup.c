@@ -20,6 +20,17 @@ static bool is_unpaired(const struct comparison *comparison)
     return !comparison->speedup.present && comparison->speedup_unpaired.present;
 }
 
+static bool shows_workload(const struct summary *summary, int workload)
+{
+    for (int i = 0; i < summary->comparison_count; i++) {
+        const struct comparison *comparison = &summary->comparisons[i];
+        if (comparison->workload == workload && summary_is_method(summary, comparison->baseline, BASELINE) &&
+            (find_interval(comparison)->present || comparison->missing.rule))
+            return true;
+    }
+    return false;
+}
+
 static void make_axis(const struct summary *summary, double start, double end, struct axis *x)
 {
     double low = 1, high = 1;
@@ -61,7 +72,7 @@ static void draw_cell(struct canvas *canvas, const struct rows_cell *cell)
 }
 
 static const struct rows_figure rows = {
-    .overall = true,
+    .panels = {shows_workload, true},
     .row_height = 12.5,
     .least = 84,
     .line = 1,

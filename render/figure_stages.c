@@ -32,6 +32,16 @@ static bool shows_arm(const struct summary *summary, int arm)
     return false;
 }
 
+static bool shows_workload(const struct summary *summary, int workload)
+{
+    for (int i = 0; i < summary->cell_count; i++) {
+        const struct cell *cell = &summary->cells[i];
+        if (cell->workload == workload && (round_ms(cell) > 0 || (cell->missing.rule && shows_arm(summary, cell->arm))))
+            return true;
+    }
+    return false;
+}
+
 static void find_range(const struct summary *summary, double *shortest, double *longest)
 {
     *shortest = INFINITY;
@@ -97,7 +107,8 @@ static void draw_cell(struct canvas *canvas, const struct rows_cell *cell)
 }
 
 static const struct rows_figure rows = {
-    .row_height = 13,
+    .panels = {shows_workload, false},
+    .row_height = 12,
     .least = 100,
     .title = "ms per round (numbers in bars: share of decode time)",
     .shows_arm = shows_arm,
@@ -106,8 +117,9 @@ static const struct rows_figure rows = {
 };
 
 static const struct rows_figure share_rows = {
-    .row_height = 13,
-    .least = 120,
+    .panels = {shows_workload, false},
+    .row_height = 12,
+    .least = 110,
     .title = "share of a round in % (beside: its time)",
     .shows_arm = shows_arm,
     .make_axis = make_share_axis,

@@ -46,7 +46,7 @@ static bool has_trade(const struct summary *summary)
 
 static struct parts_grid make_grid(const struct sheet *sheet)
 {
-    return parts_make_grid(sheet, sheet->summary->workload_count, LEFT, 34, LEAST);
+    return parts_make_grid(sheet, (struct parts_panels){0}, LEFT, 34, LEAST);
 }
 
 static int count_bands(const struct sheet *sheet)

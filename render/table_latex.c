@@ -6,7 +6,10 @@
 #include <string.h>
 
 #define NOTES_MAXIMUM 26
-#define ROWS_TOGETHER 24
+/* How many rows are not parted by the end of a page. */
+#define TABLE_TOGETHER 24
+#define SECTION_TOGETHER 12
+#define ROWS_LEAST 3 /* before it, and behind it */
 
 struct notes {
     const char *rules[NOTES_MAXIMUM];
@@ -214,13 +217,33 @@ static bool same_section(const struct table *table, int row)
     return row > 0 && strcmp(table->rows[row].section, table->rows[row - 1].section) == 0;
 }
 
-/* Few rows of a line each are not broken over pages. */
-static bool stays_together(const struct part *part)
+/* Rows of the section of this one, or of a table without sections: before it and behind it. */
+static int count_before(const struct table *table, int row)
 {
-    for (int i = 0; i < part->table->column_count; i++)
+    int count = 0;
+    while (row - count > 0 && (!table->rows[row].section || same_section(table, row - count)))
+        count++;
+    return count;
+}
+
+static int count_behind(const struct table *table, int row)
+{
+    int count = 0;
+    while (row + count + 1 < table->row_count && (!table->rows[row].section || same_section(table, row + count + 1)))
+        count++;
+    return count;
+}
+
+/* Whether the page is not broken behind the row. Rows that are wrapped may be long. */
+static bool holds_next(const struct part *part, int row)
+{
+    const struct table *table = part->table;
+    const int before = count_before(table, row), behind = count_behind(table, row);
+    const int together = table->rows[row].section ? SECTION_TOGETHER : TABLE_TOGETHER;
+    for (int i = 0; i < table->column_count; i++)
         if (is_in(part, i) && part->layouts[i].wrapped)
             return false;
-    return part->table->row_count <= ROWS_TOGETHER;
+    return behind > 0 && (before + 1 + behind <= together || before + 1 < ROWS_LEAST || behind < ROWS_LEAST);
 }
 
 static void put_row(FILE *out, const struct part *part, int row)
@@ -238,7 +261,7 @@ static void put_row(FILE *out, const struct part *part, int row)
             fputs(i > 0 ? " & " : "", out);
             put_cell(out, part, row, i);
         }
-    fputs(stays_together(part) && row + 1 < table->row_count ? " \\\\*\n" : " \\\\\n", out);
+    fputs(holds_next(part, row) ? " \\\\*\n" : " \\\\\n", out);
 }
 
 static void put_part(FILE *out, const struct part *part)
@@ -266,7 +289,7 @@ void table_put_latex(FILE *out, const struct table *table, const struct summary 
     struct notes notes = {0};
     table_lay_out(table, layouts);
     for (int first = table->stub; first < table->column_count;) {
-        int last = table_fit_part(table, layouts, first);
+        int last = table_part_end(table, layouts, first);
         struct part part = {table, layouts, first, last, &notes};
         table_wrap_part(table, layouts, first, last);
         put_part(out, &part);

@@ -103,7 +103,8 @@ static double least_width(const struct table_layout *layout)
     return layout->wrappable ? TABLE_COLUMN_SPACE + WRAPPED_LEAST : layout->width;
 }
 
-int table_fit_part(const struct table *table, const struct table_layout *layouts, int first)
+/* As many columns as fit a line. */
+static int fit_part(const struct table *table, const struct table_layout *layouts, int first)
 {
     double taken = 0;
     int last = first;
@@ -112,6 +113,21 @@ int table_fit_part(const struct table *table, const struct table_layout *layouts
     while (last < table->column_count && (last == first || taken + least_width(&layouts[last]) <= LINE_WIDTH))
         taken += least_width(&layouts[last++]);
     return last;
+}
+
+static int count_parts(const struct table *table, const struct table_layout *layouts, int first)
+{
+    int parts = 0;
+    for (; first < table->column_count; parts++)
+        first = fit_part(table, layouts, first);
+    return parts;
+}
+
+int table_part_end(const struct table *table, const struct table_layout *layouts, int first)
+{
+    const int parts = count_parts(table, layouts, first), most = fit_part(table, layouts, first);
+    const int even = first + (table->column_count - first + parts - 1) / parts;
+    return even < most && count_parts(table, layouts, even) < parts ? even : most;
 }
 
 void table_lay_out(const struct table *table, struct table_layout *layouts)
@@ -123,6 +139,25 @@ void table_lay_out(const struct table *table, struct table_layout *layouts)
 bool table_is_in_part(const struct table *table, int first, int last, int column)
 {
     return column < table->stub || (column >= first && column < last);
+}
+
+/* Gives what is wrapped in a part its share of the room: first the least to those whose share is less, and what is then
+ * left to the others. `total`: of their widths. */
+static void share_out(const struct table *table, struct table_layout *layouts, int first, int last, double room,
+                      double total)
+{
+    const double least = TABLE_COLUMN_SPACE + WRAPPED_LEAST;
+    double share = fmin(1, room / total);
+    for (int i = 0; i < table->column_count; i++)
+        if (layouts[i].wrapped && table_is_in_part(table, first, last, i) && share * layouts[i].width < least) {
+            room -= least;
+            total -= layouts[i].width;
+            layouts[i].width = least;
+        }
+    share = total > 0 ? fmin(1, room / total) : 1;
+    for (int i = 0; i < table->column_count; i++)
+        if (layouts[i].wrapped)
+            layouts[i].width = fmax(least, share * layouts[i].width);
 }
 
 void table_wrap_part(const struct table *table, struct table_layout *layouts, int first, int last)
@@ -137,8 +172,5 @@ void table_wrap_part(const struct table *table, struct table_layout *layouts, in
         if (table_is_in_part(table, first, last, i))
             *(layout->wrapped ? &wrapped : &fixed) += layout->width;
     }
-    double share = fmin(1, (LINE_WIDTH - fixed) / wrapped);
-    for (int i = 0; i < table->column_count; i++)
-        if (layouts[i].wrapped)
-            layouts[i].width = fmax(TABLE_COLUMN_SPACE + WRAPPED_LEAST, share * layouts[i].width);
+    share_out(table, layouts, first, last, LINE_WIDTH - fixed, wrapped);
 }

@@ -17,8 +17,9 @@ struct table_layout {
 /* layouts[column_count]. */
 void table_lay_out(const struct table *table, struct table_layout *layouts);
 
-/* A part has the stub and the columns [first, last): answers where that ends which begins at `first`. */
-int table_fit_part(const struct table *table, const struct table_layout *layouts, int first);
+/* A part has the stub and the columns [first, last): answers where that ends which begins at `first`. The columns are
+ * spread evenly over as many parts as it takes. */
+int table_part_end(const struct table *table, const struct table_layout *layouts, int first);
 bool table_is_in_part(const struct table *table, int first, int last, int column);
 
 /* Wraps text where the part does not fit a line otherwise: what is wrapped shares what the others leave, by width but

@@ -76,11 +76,23 @@ void tables_fill_model(struct table *table, const struct summary *summary)
     }
 }
 
+/* A mean of trees that were not always full is none. */
+static bool has_whole_nodes(const struct summary *summary)
+{
+    for (int i = 0; i < summary->round_model_count; i++)
+        for (int j = 0; j < summary->round_models[i].fit_count; j++) {
+            const double nodes = summary->round_models[i].fits[j].nodes;
+            if (nodes != floor(nodes))
+                return false;
+        }
+    return true;
+}
+
 void tables_fill_fits(struct table *table, const struct summary *summary)
 {
     table->section_key = xstrdup("workload");
     table_add_column(table, COLUMN_TEXT, "arm", "arm");
-    table_add_column(table, COLUMN_NUMBER, "nodes", "nodes");
+    table_add_column(table, has_whole_nodes(summary) ? COLUMN_COUNT : COLUMN_NUMBER, "nodes", "nodes");
     table_add_column(table, COLUMN_NUMBER, "context", "context / tokens");
     table_add_alike(table, COLUMN_NUMBER, "observed_ms", "observed / ms", FORMAT_COST);
     table_add_alike(table, COLUMN_NUMBER, "fitted_ms", "fitted / ms", FORMAT_COST);

@@ -10,6 +10,7 @@
 
 #define BLOCKS 6
 #define NAME_SIZE 64
+#define KINDS 5 /* of arms in a group */
 
 struct large_arm {
     char name[32];
@@ -19,11 +20,11 @@ struct large_arm {
 
 static struct large_arm arm_of(int index)
 {
-    static const char *const labels[] = {"auto", "linear", "b16", "b64"}, *const methods[] = {"auto", "linear",
-                                                                                              "ddtree", "ddtree"};
-    static const char *const crowded[] = {"auto-c64", "linear-c64", "b16-c64", "b64-c64"};
-    static const int ranks[] = {1, 4, 8}, budgets[] = {0, 0, 16, 64};
-    int kind = index % 4, group = index / 4;
+    static const char *const labels[KINDS] = {"auto", "linear", "b8", "b16", "b64"};
+    static const char *const crowded[KINDS] = {"auto-c64", "linear-c64", "b8-c64", "b16-c64", "b64-c64"};
+    static const char *const methods[KINDS] = {"auto", "linear", "ddtree", "ddtree", "ddtree"};
+    static const int ranks[] = {1, 4, 8}, budgets[KINDS] = {0, 0, 8, 16, 64};
+    int kind = index % KINDS, group = index / KINDS;
     struct large_arm arm = {.label = group % 2 ? crowded[kind] : labels[kind],
                             .method = methods[kind],
                             .ranks = ranks[group / 2],
@@ -83,7 +84,7 @@ static json_t *make_cell(int index, int workload)
     json_set(cell, "tokens_per_s", interval(speed, .02, "blocks"));
     json_set(cell, "tpot_ms", interval(1000 / speed, .02, "blocks"));
     json_set(cell, "ttft_ms", interval(31.4, .05, "blocks"));
-    json_set(cell, "tau", interval(1 + index % 4, index % 4 ? .1 : 0, "prompts"));
+    json_set(cell, "tau", interval(1 + index % KINDS, index % KINDS ? .1 : 0, "prompts"));
     json_set(cell, "end_to_end_tokens_per_s", interval(.8 * speed, .02, "blocks"));
     json_set(cell, "aggregate_tokens_per_s", interval(speed * arm.in_flight, .02, "blocks"));
     json_set(cell, "aggregate_per_device", interval(speed * arm.in_flight / arm.ranks, .02, "blocks"));
@@ -99,7 +100,7 @@ static json_t *make_cell(int index, int workload)
 
 static json_t *make_comparison(int index, int workload)
 {
-    struct large_arm arm = arm_of(index), baseline = arm_of(index - index % 4);
+    struct large_arm arm = arm_of(index), baseline = arm_of(index - index % KINDS);
     char name[NAME_SIZE];
     json_t *comparison = json_pack("{s:s, s:s}", "arm", arm.name, "baseline", baseline.name);
     if (workload >= 0) {
@@ -116,8 +117,8 @@ static json_t *make_comparison(int index, int workload)
     if (workload < 0)
         json_set(comparison, "simultaneous", json_pack("{s:f, s:f}", "low", speedup / 1.1, "high", speedup * 1.1));
     else
-        json_set(comparison, "break_even_tau", interval((1 + index % 4) / speedup, .02, "blocks"));
-    json_set(comparison, "p_bh", json_real(index % 4 == 1 ? .4 : .001));
+        json_set(comparison, "break_even_tau", interval((1 + index % KINDS) / speedup, .02, "blocks"));
+    json_set(comparison, "p_bh", json_real(index % KINDS == 1 ? .4 : .001));
     return comparison;
 }
 
@@ -186,7 +187,7 @@ static void add_lists(json_t *json, int arms, int workloads)
         for (int arm = 0; arm < arms; arm++) {
             if (workload >= 0)
                 json_append(cells, make_cell(arm, workload));
-            if (arm % 4 > 0)
+            if (arm % KINDS > 0)
                 json_append(comparisons, make_comparison(arm, workload));
             if (arm >= 8)
                 json_append(scaling, make_scaling(arm, workload));

@@ -1,3 +1,4 @@
+#include "render/table_layout.h"
 #include "render/tables.h"
 
 #include "tests/render/example.h"
@@ -236,15 +237,83 @@ static void test_a_wide_table_is_set_in_parts_that_repeat_the_arms(void **state)
         table_put_number(&table, 1.25);
     table_put_latex(out, &table, &summary);
     fclose(out);
-    int parts = 0;
-    for (const char *at = bytes; (at = strstr(at, "b16 &")); at++)
-        parts++;
+    int parts = 0, most = 0, least = 24;
+    for (const char *at = bytes; (at = strstr(at, "b16 &")); at++, parts++) {
+        int columns = 0;
+        for (const char *end = at; *end != '\n'; end++)
+            columns += *end == '&';
+        most = columns > most ? columns : most;
+        least = columns < least ? columns : least;
+    }
     assert_in_range(parts, 2, 3);
+    assert_in_range(most - least, 0, 1); /* no part has what was left over */
     assert_non_null(strstr(bytes, "\\begin{generated}{wide}"));
     assert_non_null(strstr(bytes, "\\begin{generatedpart}{wide}"));
     assert_null(strstr(bytes, "resizebox"));
     table_free(&table);
     free(bytes);
+}
+
+/* A page that ends within a section has some rows of it before the break and some behind it; short ones are whole. */
+static void test_no_row_of_a_long_table_stands_alone(void **state)
+{
+    (void)state;
+    struct table table;
+    char *bytes = NULL, row[40];
+    size_t size = 0;
+    FILE *out = open_memstream(&bytes, &size);
+    table_init(&table, "long");
+    table_add_column(&table, COLUMN_TEXT, "arm", "arm");
+    table_add_column(&table, COLUMN_NUMBER, "n", "n");
+    for (int i = 0; i < 60; i++) {
+        char *name = xformat("row%d", i);
+        table_add_row(&table, i < 30 ? "code" : i < 50 ? "maths" : "prose"); /* 30, 20 and 10 rows */
+        table_put_text(&table, name);
+        table_put_number(&table, i);
+        free(name);
+    }
+    table_put_latex(out, &table, &summary);
+    fclose(out);
+    for (int i = 0; i < 60; i++) {
+        snprintf(row, sizeof row, "row%d & ", i);
+        const char *at = strstr(bytes, row);
+        assert_non_null(at);
+        const bool held = strncmp(strchr(at, '\n') - 3, "\\\\*", 3) == 0;
+        const int behind = i < 30 ? 29 - i : i < 50 ? 49 - i : 59 - i;
+        assert_int_equal(held, behind > 0 && (i % 30 < 2 || behind < 3 || i >= 50));
+    }
+    table_free(&table);
+    free(bytes);
+}
+
+/* However long one text is and however short the other. */
+static void test_wrapped_columns_stay_within_the_line(void **state)
+{
+    (void)state;
+    for (int length = 30; length < 3000; length *= 3) {
+        struct table table;
+        struct table_layout layouts[4];
+        char *longer = xformat("%0*d", length, 7);
+        table_init(&table, "wrapped");
+        table_add_column(&table, COLUMN_TEXT, "rule", "rule");
+        table_add_column(&table, COLUMN_TEXT, "attempt", "attempt");
+        table_add_column(&table, COLUMN_TEXT, "level", "level");
+        table_add_column(&table, COLUMN_TEXT, "seen", "what was seen");
+        table_add_row(&table, NULL);
+        table_put_text(&table, "SPEC_METRICS_MISSING");
+        table_put_text(&table, "imported/tp1-linear-c4");
+        table_put_text(&table, "suspect on a long workload");
+        table_put_text(&table, longer);
+        table_lay_out(&table, layouts);
+        assert_int_equal(table_part_end(&table, layouts, table.stub), 4);
+        table_wrap_part(&table, layouts, table.stub, 4);
+        double width = 0;
+        for (int i = 0; i < 4; i++)
+            width += layouts[i].width;
+        assert_true(width < 453);
+        table_free(&table);
+        free(longer);
+    }
 }
 
 /* What decimals a column of these numbers has. */
@@ -344,6 +413,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_csv_has_the_numbers_that_are_printed, begin, end),
         cmocka_unit_test_setup_teardown(test_csv_quotes_what_would_split, begin, end),
         cmocka_unit_test_setup_teardown(test_a_wide_table_is_set_in_parts_that_repeat_the_arms, begin, end),
+        cmocka_unit_test_setup_teardown(test_no_row_of_a_long_table_stands_alone, begin, end),
+        cmocka_unit_test(test_wrapped_columns_stay_within_the_line),
         cmocka_unit_test_setup_teardown(test_decimals_show_small_numbers_beside_large_ones, begin, end),
         cmocka_unit_test_setup_teardown(test_two_runs_are_compared_by_ratios_and_times_are_not_judged, begin, end),
         cmocka_unit_test_setup_teardown(test_markdown, begin, end),
