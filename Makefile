@@ -71,7 +71,7 @@ TEST_HELPERS = $(filter-out $(TEST_SOURCES) $(GPU_TEST_SOURCES) $(STAND_INS),$(s
 object = $(patsubst %.c,$(OUT)/obj/%.o,$(1))
 PROGRAMS = $(OUT)/bin/collect $(OUT)/bin/analyze $(OUT)/bin/render
 TEST_PROGRAMS = $(patsubst %.c,$(OUT)/bin/%,$(TEST_SOURCES))
-GPU_TEST_PROGRAMS = $(patsubst %.c,$(OUT)/bin/%,$(GPU_TEST_SOURCES)) $(OUT)/bin/tests/engine/test_golden
+GPU_TEST_PROGRAMS = $(patsubst %.c,$(OUT)/bin/%,$(GPU_TEST_SOURCES)) $(addprefix $(OUT)/bin/tests/engine/,test_golden test_hybrid test_drift)
 ARCHIVE = $(OUT)/obj/cleanslate.a
 
 build: $(PROGRAMS) ## build the three programs into out/bin/ (MODE=debug: out/debug/bin/)

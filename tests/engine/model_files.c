@@ -79,25 +79,73 @@ static void add(json_t *tensors, const char *name, json_int_t rows, json_int_t c
     json_object_set_new(tensors, name, columns ? json_pack("[I,I]", rows, columns) : json_pack("[I]", rows));
 }
 
+struct part {
+    const char *name;
+    json_int_t rows, columns;
+};
+
+static void add_parts(json_t *tensors, const char *prefix, int layer, const struct part *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%slayers.%d.%s", prefix, layer, parts[i].name);
+        add(tensors, name, parts[i].rows, parts[i].columns);
+    }
+}
+
+/* Of a hybrid, a query head has its gate beside it. */
+static void add_attention(json_t *tensors, const char *prefix, int layer, const json_t *config)
+{
+    json_int_t hidden = number(config, "hidden_size"), size = number(config, "head_dim"),
+               query = number(config, "num_attention_heads") * size, key = number(config, "num_key_value_heads") * size;
+    bool gated = json_object_get(config, "linear_num_key_heads") != NULL;
+    const struct part parts[] = {
+        {"self_attn.q_proj.weight", gated ? 2 * query : query, hidden},
+        {"self_attn.k_proj.weight", key, hidden},
+        {"self_attn.v_proj.weight", key, hidden},
+        {"self_attn.o_proj.weight", hidden, query},
+        {"self_attn.q_norm.weight", size, 0},
+        {"self_attn.k_norm.weight", size, 0},
+    };
+    add_parts(tensors, prefix, layer, parts, sizeof parts / sizeof *parts);
+}
+
+static void add_recurrence(json_t *tensors, const char *prefix, int layer, const json_t *config)
+{
+    json_int_t hidden = number(config, "hidden_size"), heads = number(config, "linear_num_value_heads"),
+               size = number(config, "linear_value_head_dim"), values = heads * size;
+    json_int_t keys = number(config, "linear_num_key_heads") * number(config, "linear_key_head_dim");
+    char name[128];
+    const struct part parts[] = {
+        {"linear_attn.in_proj_qkv.weight", 2 * keys + values, hidden},
+        {"linear_attn.in_proj_z.weight", values, hidden},
+        {"linear_attn.in_proj_b.weight", heads, hidden},
+        {"linear_attn.in_proj_a.weight", heads, hidden},
+        {"linear_attn.A_log", heads, 0},
+        {"linear_attn.dt_bias", heads, 0},
+        {"linear_attn.norm.weight", size, 0},
+        {"linear_attn.out_proj.weight", hidden, values},
+    };
+    add_parts(tensors, prefix, layer, parts, sizeof parts / sizeof *parts);
+    snprintf(name, sizeof name, "%slayers.%d.linear_attn.conv1d.weight", prefix, layer);
+    json_object_set_new(tensors, name,
+                        json_pack("[I,i,I]", 2 * keys + values, 1, number(config, "linear_conv_kernel_dim")));
+}
+
 static void add_layer(json_t *tensors, const char *prefix, int layer, const json_t *config)
 {
     json_int_t hidden = number(config, "hidden_size"), inner = number(config, "intermediate_size"),
-               size = number(config, "head_dim"), query = number(config, "num_attention_heads") * size,
-               key = number(config, "num_key_value_heads") * size;
-    const struct {
-        const char *name;
-        json_int_t rows, columns;
-    } parts[] = {
-        {"input_layernorm", hidden, 0},    {"post_attention_layernorm", hidden, 0}, {"self_attn.q_proj", query, hidden},
-        {"self_attn.k_proj", key, hidden}, {"self_attn.v_proj", key, hidden},       {"self_attn.o_proj", hidden, query},
-        {"self_attn.q_norm", size, 0},     {"self_attn.k_norm", size, 0},           {"mlp.gate_proj", inner, hidden},
-        {"mlp.up_proj", inner, hidden},    {"mlp.down_proj", hidden, inner},
+               interval = number(config, "full_attention_interval");
+    const struct part parts[] = {
+        {"input_layernorm.weight", hidden, 0},   {"post_attention_layernorm.weight", hidden, 0},
+        {"mlp.gate_proj.weight", inner, hidden}, {"mlp.up_proj.weight", inner, hidden},
+        {"mlp.down_proj.weight", hidden, inner},
     };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char name[128];
-        snprintf(name, sizeof name, "%slayers.%d.%s.weight", prefix, layer, parts[i].name);
-        add(tensors, name, parts[i].rows, parts[i].columns);
-    }
+    add_parts(tensors, prefix, layer, parts, sizeof parts / sizeof *parts);
+    if (interval && (layer + 1) % interval)
+        add_recurrence(tensors, prefix, layer, config);
+    else
+        add_attention(tensors, prefix, layer, config);
 }
 
 json_t *model_files_tensors(const json_t *config)
@@ -215,9 +263,10 @@ void model_files_write_random(const char *folder, const json_t *config, const js
     json_object_foreach((json_t *)tensors, tensor, shape)
     {
         bool vector = json_array_size(shape) == 1;
+        float mean = strstr(tensor, "A_log") ? -3 : 1;
         float columns = (float)json_integer_value(json_array_get(shape, json_array_size(shape) - 1));
         for (size_t i = 0, elements = elements_of(shape); i < elements; i++)
-            *at++ = vector ? 1 + draw(&random) / 4 : draw(&random) * sqrtf(3 / columns);
+            *at++ = vector ? mean + draw(&random) / 4 : draw(&random) * sqrtf(3 / columns);
     }
     write_config(folder, config);
     write_file(folder, "model.safetensors", header, data, size);

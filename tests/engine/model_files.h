@@ -17,14 +17,15 @@ void model_files_write_raw(const char *folder, const char *name, const char *hea
 json_t *model_files_target_config(void);
 json_t *model_files_drafter_config(void);
 
-/* The shapes by name of what the config asks for. A new reference. */
+/* The shapes by name of what the config asks for: of a hybrid, whose full_attention_interval must be there, too. A new
+ * reference. */
 json_t *model_files_tensors(const json_t *config);
 
 /* Writes config.json (NULL: none), and model.safetensors with tensors of one type; element i of each is i / 8. */
 void model_files_write(const char *folder, const json_t *config, const json_t *tensors, const char *dtype);
 
 /* The same with random elements in float32, such as leave a model's numbers of usual size: vectors near 1, rows of
- * matrices so that products keep the size of what they read. */
+ * matrices so that products keep the size of what they read; decays near 0.95. */
 void model_files_write_random(const char *folder, const json_t *config, const json_t *tensors, unsigned seed);
 
 /* The same as model_files_write() for weights alone, as a file of that name. */

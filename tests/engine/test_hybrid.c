@@ -1,6 +1,7 @@
 /* The hybrid of attention and gated DeltaNet in float32 against Hugging Face transformers' outputs
  * (tests/golden/qwen35-tiny): logits of prompts, of a tree's nodes, and a greedy continuation; every method and number
- * of ranks against each other. CLEANSLATE_BACKEND=cuda tests that backend instead of the CPU's. */
+ * of ranks against each other. CLEANSLATE_BACKEND=cuda tests that backend instead of the CPU's, its ranks on one GPU;
+ * cuda:0,1,2,3 gives each its own. */
 #include "collect/base/json.h"
 #include "collect/engine/decode.h"
 #include "tests/engine/hybrid_files.h"
@@ -20,6 +21,7 @@ enum { VOCABULARY = 512, CAPACITY = 256, NODES = 65, RANKS = 4, SESSIONS = 3 };
 
 static const struct sampling greedy = {.top_p = 1};
 static const struct backend_class *class;
+static const char *device;
 static json_t *golden;
 static struct model *target, *drafter;
 static float logits[CAPACITY * VOCABULARY];
@@ -40,6 +42,7 @@ static int open_world(void **state)
     const char *backend = getenv("CLEANSLATE_BACKEND");
     (void)state;
     class = backend_find(backend ? backend : "cpu", &error);
+    device = backend && strchr(backend, ':') ? backend : "cuda:0,0,0,0";
     if (!class || !class->has_recurrence)
         print_message("SKIPPED: %s\n", class ? "this backend has no recurrent layers" : error.message);
     error = (struct error){0};
@@ -68,6 +71,7 @@ static struct backend_options options_for(int ranks, enum method method, int bud
     return (struct backend_options){.target = target,
                                     .drafter = drafts ? drafter : NULL,
                                     .dtype = ENGINE_FLOAT32,
+                                    .device = device,
                                     .ranks = ranks,
                                     .sessions = SESSIONS,
                                     .capacity = CAPACITY + nodes,

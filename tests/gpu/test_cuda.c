@@ -46,17 +46,26 @@ static void need_gpu(void)
 
 struct sizes {
     int hidden, inner, heads, kv_heads, head_size, vocabulary, block;
-    const char *drafter; /* what the drafter's config has besides */
+    const char *drafter; /* what the drafter's config has besides, */
+    const char *target;  /* and the target's */
 };
 
+/* A hybrid that attends in every second or third layer. */
+#define HYBRID(interval, key_heads, heads, key_size, value_size, kernel_size)                                          \
+    "{'model_type': 'qwen3_5_text', 'full_attention_interval': " #interval ", 'linear_num_key_heads': " #key_heads     \
+    ", 'linear_num_value_heads': " #heads ", 'linear_key_head_dim': " #key_size                                        \
+    ", 'linear_value_head_dim': " #value_size ", 'linear_conv_kernel_dim': " #kernel_size "}"
 #define SLIDING "'layer_types': ['sliding_attention', 'full_attention'], "
 static const struct sizes models[] = {
-    {320, 850, 6, 3, 80, 1002, 8, "{}"},
-    {320, 640, 5, 1, 64, 4099, 16, "{" SLIDING "'sliding_window': 9}"},
-    {192, 386, 12, 3, 128, 777, 5, "{" SLIDING "'sliding_window': 40, 'is_causal': false}"},
-    {64, 98, 2, 2, 256, 130, 4, "{}"},
-    {10, 14, 2, 1, 6, 50, 2, "{}"},
-    {70, 34, 33, 1, 10, 202, 16, "{" SLIDING "'sliding_window': 1}"},
+    {320, 850, 6, 3, 80, 1002, 8, "{}", "{}"},
+    {320, 640, 5, 1, 64, 4099, 16, "{" SLIDING "'sliding_window': 9}", "{}"},
+    {192, 386, 12, 3, 128, 777, 5, "{" SLIDING "'sliding_window': 40, 'is_causal': false}", "{}"},
+    {64, 98, 2, 2, 256, 130, 4, "{}", "{}"},
+    {10, 14, 2, 1, 6, 50, 2, "{}", "{}"},
+    {70, 34, 33, 1, 10, 202, 16, "{" SLIDING "'sliding_window': 1}", "{}"},
+    {320, 640, 6, 1, 256, 1002, 8, "{}", HYBRID(2, 1, 3, 128, 128, 4)},
+    {70, 34, 3, 1, 16, 202, 16, "{}", HYBRID(3, 2, 2, 24, 20, 3)},
+    {64, 98, 2, 2, 64, 130, 4, "{}", HYBRID(2, 1, 2, 7, 200, 6)},
 };
 
 /* One model in both backends. */
@@ -86,17 +95,17 @@ static json_t *sized(json_t *config, const struct sizes *sizes)
 
 static void write_models(const struct sizes *sizes, const char *target, const char *drafter)
 {
-    json_t *own = model_files_json(sizes->drafter),
-           *configs[] = {sized(model_files_target_config(), sizes), sized(model_files_drafter_config(), sizes)};
-    json_object_update(configs[1], own);
+    json_t *own[] = {model_files_json(sizes->target), model_files_json(sizes->drafter)};
+    json_t *configs[] = {sized(model_files_target_config(), sizes), sized(model_files_drafter_config(), sizes)};
     set(configs[1], "block_size", sizes->block);
     for (unsigned i = 0; i < 2; i++) {
+        json_object_update(configs[i], own[i]);
         json_t *tensors = model_files_tensors(configs[i]);
         model_files_write_random(i == 0 ? target : drafter, configs[i], tensors, 11 + i);
         json_decref(tensors);
         json_decref(configs[i]);
+        json_decref(own[i]);
     }
-    json_decref(own);
 }
 
 static void open_pair(const struct sizes *sizes, struct pair *pair)

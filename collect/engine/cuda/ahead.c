@@ -1,11 +1,12 @@
-/* `auto` runs ahead: each step's choice is the next one's token on the GPU, and the host reads one step behind. */
+/* `auto` runs ahead: each step's choice is the next one's token on the GPU, and the host reads one step behind. Where a
+ * step changes states, which no later one can undo, the next is launched when it is asked for and not before. */
 #include "collect/engine/cuda/cuda.h"
 
 /* What runs ahead is not wanted: the next batch is made anew, and what was written behind the committed length is
  * overwritten. */
 void ahead_drop(struct cuda *cuda)
 {
-    cuda->ahead.pending = false;
+    cuda->ahead.follows = false;
     cuda->ahead.answered = cuda->ahead.launched;
 }
 
@@ -16,10 +17,10 @@ static void launch_step(struct cuda *cuda)
     CUDA_CHECK(cudaEventRecord(cuda->ahead.done[cuda->ahead.launched++ % CUDA_AHEAD], cuda->gpus->stream));
 }
 
-/* Whether the pending step is the one that is asked for. */
-static bool is_pending(const struct cuda *cuda, const struct segment *segments, int count)
+/* Whether the step that is asked for is the one that follows. */
+static bool is_next(const struct cuda *cuda, const struct segment *segments, int count)
 {
-    bool same = cuda->ahead.pending && count == cuda->ahead.count;
+    bool same = cuda->ahead.follows && count == cuda->ahead.count;
     for (int i = 0; same && i < count; i++)
         same = segments[i].session == cuda->host.segments[i].session && segments[i].tokens[0] == cuda->ahead.last[i];
     return same;
@@ -41,13 +42,15 @@ static void start_steps(struct cuda *cuda, const struct segment *segments, int c
 void ahead_step(struct cuda *cuda, const struct segment *segments, int count, struct choice *chosen)
 {
     bool room = true;
-    if (!is_pending(cuda, segments, count))
+    if (!is_next(cuda, segments, count))
         start_steps(cuda, segments, count);
+    else if (cuda->ahead.launched == cuda->ahead.answered)
+        launch_step(cuda);
     for (int i = 0; i < count; i++)
         room = room && cuda->lengths[segments[i].session] + 2 <= cuda->options.capacity;
-    if (room)
+    if (room && !cuda->options.target->recurrent_count)
         launch_step(cuda);
-    cuda->ahead.pending = room;
+    cuda->ahead.follows = room;
     unsigned answer = cuda->ahead.answered++ % CUDA_AHEAD;
     cuda_wait_for(cuda, cuda->ahead.done[answer]);
     for (int i = 0; i < count; i++) {

@@ -23,21 +23,24 @@ static int words_of(int rows)
     return (rows + 63) / 64;
 }
 
-size_t batch_bytes(int rows, int segments, int longest, int group)
+size_t batch_bytes(int rows, int segments, int longest, int group, bool recurrent)
 {
-    size_t row = 4 * sizeof(int) + sizeof(struct choose_row) + (size_t)words_of(longest) * sizeof(uint64_t);
+    size_t row = 4 * sizeof(int) + sizeof(struct choose_row) + (size_t)words_of(longest) * sizeof(uint64_t) +
+                 (recurrent ? RECURRENT_NEAR * sizeof(int16_t) : 0);
     size_t tiles =
         (size_t)(tiles_of(rows, group, ATTENTION_QUERIES_MINIMUM) + segments) * sizeof(struct attention_tile);
     return (size_t)rows * row + tiles + (size_t)segments * sizeof(struct attention_segment) + 16 * PLACE;
 }
 
-/* Rows, tiles and words of all segments, and room for them. */
+/* Rows, tiles and words of all segments, and room for them. recurrent: trees list their rows' nearest ancestors. */
 static void make_room(struct cuda *cuda, struct staging *staging, const struct segment *segments, int count, int group,
-                      int queries)
+                      int queries, bool recurrent)
 {
     struct batch *batch = &cuda->host;
+    bool trees = false;
     *batch = (struct batch){.segment_count = count};
     for (int i = 0; i < count; i++) {
+        trees = trees || segments[i].parents;
         int words = words_of(segments[i].count);
         batch->rows += segments[i].count;
         batch->tile_count += tiles_of(segments[i].count, group, queries);
@@ -56,6 +59,8 @@ static void make_room(struct cuda *cuda, struct staging *staging, const struct s
     batch->tiles = take(staging, (size_t)batch->tile_count, sizeof *batch->tiles);
     batch->visible = take(staging, rows * (size_t)batch->words, sizeof *batch->visible);
     batch->how = take(staging, rows, sizeof *batch->how);
+    if (recurrent && trees)
+        batch->near = take(staging, rows * RECURRENT_NEAR, sizeof *batch->near);
 }
 
 static uint64_t *visible_at(const struct batch *batch, int row)
@@ -72,6 +77,17 @@ static void see(const struct batch *batch, int first, int i, int parent)
     else
         memcpy(visible, visible_at(batch, first + parent), (size_t)batch->words * sizeof *visible);
     visible[i / 64] |= (uint64_t)1 << (i % 64);
+}
+
+/* The nearest ancestors of row `i` of a segment: its parent, and that one's. */
+static void list_near(const struct batch *batch, int first, int i, int parent)
+{
+    int16_t *near = batch->near + (size_t)(first + i) * RECURRENT_NEAR;
+    near[0] = (int16_t)parent;
+    if (parent >= 0)
+        memcpy(near + 1, batch->near + (size_t)(first + parent) * RECURRENT_NEAR, (RECURRENT_NEAR - 1) * sizeof *near);
+    else
+        memset(near + 1, 0xff, (RECURRENT_NEAR - 1) * sizeof *near);
 }
 
 static void see_whole(const struct batch *batch, int first, int count)
@@ -106,6 +122,8 @@ static void add_segment(struct cuda *cuda, int index, int first, const struct se
         batch->how[row] = (struct choose_row){sampling->temperature, batch->positions[row] + 1, sampling->stream};
         if (!whole)
             see(batch, first, i, parent);
+        if (batch->near)
+            list_near(batch, first, i, parent);
     }
     if (whole)
         see_whole(batch, first, segment->count);
@@ -138,6 +156,7 @@ static void place_batch(const struct cuda *cuda, struct gpu *gpu, enum call call
     batch->tiles = there(gpu, cuda, call, host->tiles);
     batch->visible = there(gpu, cuda, call, host->visible);
     batch->how = there(gpu, cuda, call, host->how);
+    batch->near = host->near ? there(gpu, cuda, call, host->near) : NULL;
 }
 
 void batch_make(struct cuda *cuda, enum call call, const struct model *model, const struct segment *segments, int count,
@@ -145,7 +164,8 @@ void batch_make(struct cuda *cuda, enum call call, const struct model *model, co
 {
     int group = model->head_count / model->kv_head_count;
     int queries = kernels_attention_queries(cuda->type, model->head_size);
-    make_room(cuda, &cuda->staging[call], segments, count, group, queries);
+    make_room(cuda, &cuda->staging[call], segments, count, group, queries, model->recurrent_count > 0);
+    cuda->host.advances = call == CALL_PROMPT || call == CALL_STEP;
     for (int i = 0, first = 0; i < count; i++) {
         add_segment(cuda, i, first, &segments[i], whole);
         first += segments[i].count;

@@ -136,10 +136,14 @@ static void keep_paths(struct cuda *cuda)
         watch_mark(cuda, gpu, WATCH_PARTS, "compact");
         FOR_RANKS(gpu, rank) {
             const struct layers *layers = &rank->target;
-            kernels_compact(layers->keys, layers->values, layers->model->layer_count, cuda->options.sessions,
+            if (layers_attending(layers) == 0)
+                continue;
+            kernels_compact(layers->keys, layers->values, layers_attending(layers), cuda->options.sessions,
                             layers->kv_heads, cuda->options.capacity, (size_t)layers->model->head_size * size,
                             kept->paths, kept->path_count, kept->nodes, gpu->stream);
         }
+        if (cuda->options.target->recurrent_count)
+            recurrent_commit(cuda, gpu);
         if (drafter)
             kernels_gather(gpu->features, kept->rows, kept->count,
                            (size_t)drafter->feature_count * (size_t)drafter->hidden_size * size, gpu->kept_features,

@@ -67,6 +67,7 @@ static void cuda_reset(struct backend *backend, int session, const struct sampli
     struct cuda *cuda = (struct cuda *)backend;
     ahead_drop(cuda);
     finish(cuda);
+    recurrent_reset(cuda, session);
     cuda->lengths[session] = 0;
     cuda->sampling[session] = *sampling;
 }
@@ -273,6 +274,7 @@ static void cuda_draft(struct backend *backend, const int *sessions, const int *
 const struct backend_class backend_cuda = {
     .name = "cuda",
     .chooses_by_timing = true,
+    .has_recurrence = true,
     .open = cuda_open,
     .describe_device = cuda_describe_device,
     .measure_rates = cuda_measure_rates,

@@ -1,5 +1,6 @@
 /* The CUDA backend's own state, shared by cuda.c (operations), open.c (loading), memory.c (what it takes), batch.c
- * (what a call is about), layers.c (a stack of layers over a batch) and graph.c (calls captured once).
+ * (what a call is about), layers.c (a stack of layers over a batch), recurrence.c (its recurrent layers) and graph.c
+ * (calls captured once).
  *
  * Tensor parallelism. Each rank holds a slice of the weights and caches; what all ranks know alike (the residual
  * stream, features, what a call is about) is once on each GPU. Either every rank has a GPU of its own, or all share
@@ -12,15 +13,19 @@
 #include "collect/engine/cuda/device.h"
 #include "collect/engine/cuda/kernels.h"
 #include "collect/engine/cuda/product.h"
+#include "collect/engine/cuda/recurrence.h"
 
 #define CUDA_PROMPT_CHUNK 2048 /* the most rows of a prompt that run together */
 #define CUDA_AHEAD 2           /* steps whose choices stand in the ring at a time */
 
+/* Those of attention are NULL in a recurrent layer, and the other way round. */
 struct layer_weights {
     float *input_norm, *post_attention_norm; /* [hidden_size] */
     float *q_norm, *k_norm;                  /* [head_size] */
     void *qkv;                               /* [layers_qkv_width(), hidden_size] */
     void *o;                                 /* [hidden_size, heads * head_size] */
+    void *recurrent_in;                      /* [recurrent_in_width(), hidden_size] */
+    void *recurrent_out;                     /* [hidden_size, recurrent_values()] */
     void *gate_up;                           /* [2 * inner, hidden_size] */
     void *down;                              /* [hidden_size, inner] */
 };
@@ -34,7 +39,9 @@ struct layers {
     void *context;                                      /* a drafter's K and V rows of all layers, or NULL */
     float *k_norms;                                     /* the same layers': [layer_count, head_size], or NULL */
     struct product *qkv, *o, *gate_up, *down, *project; /* project: with `context` */
-    void *keys, *values;                                /* [layer, session, kv_head, capacity, head_size] */
+    struct product *recurrent_in, *recurrent_out;
+    void *keys, *values; /* [layer that attends, session, kv_head, capacity, head_size] */
+    struct recurrence recurrence;
 };
 
 struct rank {
@@ -74,10 +81,12 @@ struct batch {
     int rows, segment_count, tile_count, words;
     int longest;                                /* rows of a segment at most */
     int reach;                                  /* positions and rows that a segment ends behind at most */
+    bool advances;                              /* the rows are committed as they run */
     int *tokens, *positions, *sessions, *slots; /* [rows] */
     struct attention_segment *segments;         /* [segment_count] */
     struct attention_tile *tiles;               /* [tile_count] */
     uint64_t *visible;                          /* [rows, words] */
+    int16_t *near;                              /* [rows, RECURRENT_NEAR], or NULL: struct recurrent_call's */
     struct choose_row *how;                     /* [rows] */
 };
 
@@ -127,6 +136,7 @@ struct cuda {
     int block;                                       /* slots of the drafter's block that was captured */
     int path_rows;                                   /* the most rows that a round of the engine's keeps of a session */
     size_t weight_bytes, cache_bytes, scratch_bytes; /* of all GPUs together */
+    size_t state_bytes;                              /* of the sessions' recurrent states and windows, the same */
 
     /* Sessions, host [session]: committed positions; where the session's rows of the last batch begin. */
     int *lengths, *first_rows;
@@ -151,7 +161,7 @@ struct cuda {
 
     /* `auto` runs ahead: the GPU feeds its choice back and the host reads it from a ring one step behind. */
     struct {
-        bool pending;        /* the step behind the last that was answered runs */
+        bool follows;        /* the GPU has what the step behind the last that was answered needs, or runs it */
         int count;           /* its sessions */
         unsigned answered;   /* steps read from the ring */
         unsigned launched;   /* steps queued */
@@ -197,6 +207,28 @@ static inline int layers_query_width(const struct layers *layers)
 static inline int layers_qkv_width(const struct layers *layers)
 {
     return layers_query_width(layers) + 2 * layers_kv_width(layers);
+}
+
+/* How many layers of its kind a layer has before it. */
+static inline int layers_place(const struct layers *layers, int layer)
+{
+    const enum model_layer_kind *kinds = layers->model->kinds;
+    int place = 0;
+    for (int i = 0; i < layer; i++)
+        place += kinds[i] == kinds[layer];
+    return place;
+}
+
+/* How many layers attend. */
+static inline int layers_attending(const struct layers *layers)
+{
+    return layers->model->layer_count - layers->model->recurrent_count;
+}
+
+/* Rows that recurrent layers keep until a commit. */
+static inline int recurrent_kept_rows(const struct cuda *cuda)
+{
+    return cuda->options.sessions * cuda->options.nodes;
 }
 
 struct backend *cuda_open(const struct backend_options *options, struct error *error);
@@ -265,7 +297,7 @@ void calls_read_logits(struct cuda *cuda, int at, float *out);
 /* One step of segments of one row each; the step after it is queued as well, where there is room. */
 void ahead_step(struct cuda *cuda, const struct segment *segments, int count, struct choice *chosen);
 
-/* What runs ahead is not wanted: the next batch is made anew. */
+/* What runs ahead, or would follow, is not wanted: the next batch is made anew. */
 void ahead_drop(struct cuda *cuda);
 
 /* --- inspect.c -------------------------------------------------------------------------------------------------- */
@@ -282,7 +314,7 @@ void memory_give_back(struct cuda *cuda);
 /* --- batch.c ---------------------------------------------------------------------------------------------------- */
 
 /* The most bytes that a batch of `rows` rows in `segments` segments of at most `longest` takes. */
-size_t batch_bytes(int rows, int segments, int longest, int group);
+size_t batch_bytes(int rows, int segments, int longest, int group, bool recurrent);
 
 /* Makes the segments the batch of this call, for a model's heads. whole: every row of a segment sees all of the
  * segment's; otherwise trees or causal runs by their parents. tokens NULL: zeros. */

@@ -122,16 +122,28 @@ bool device_has_wgmma(void)
     return capability == CAPABILITY_WGMMA;
 }
 
-int device_multiprocessors(void)
+/* An attribute of the current GPU, asked for once: known[DEVICES_MAXIMUM]. */
+static int find_attribute(enum cudaDeviceAttr attribute, int *known)
 {
-    static _Thread_local int known[DEVICES_MAXIMUM];
     int device = 0;
     CUDA_CHECK(cudaGetDevice(&device));
     if (device >= DEVICES_MAXIMUM)
         die("GPU %d, where %d are known", device, DEVICES_MAXIMUM);
     if (!known[device])
-        CUDA_CHECK(cudaDeviceGetAttribute(&known[device], cudaDevAttrMultiProcessorCount, device));
+        CUDA_CHECK(cudaDeviceGetAttribute(&known[device], attribute, device));
     return known[device];
+}
+
+int device_multiprocessors(void)
+{
+    static _Thread_local int known[DEVICES_MAXIMUM];
+    return find_attribute(cudaDevAttrMultiProcessorCount, known);
+}
+
+int device_shared_bytes(void)
+{
+    static _Thread_local int known[DEVICES_MAXIMUM];
+    return find_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, known);
 }
 
 void *device_allocate(size_t bytes)

@@ -36,6 +36,9 @@ bool device_has_wgmma(void);
 /* Of the GPU that is current. */
 int device_multiprocessors(void);
 
+/* The most shared memory that a block of the current GPU may ask for. */
+int device_shared_bytes(void);
+
 /* Zeroed memory of the GPU, 256-byte aligned; given back by cudaFree(). */
 void *device_allocate(size_t bytes);
 

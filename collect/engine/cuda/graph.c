@@ -5,15 +5,20 @@
 
 #include <stdlib.h>
 
+#define BRANCH 8 /* nodes of a branch of the trees that are captured: how deep trees are is not captured */
+
 void graph_shape(struct cuda *cuda, enum call call, int sessions)
 {
     const struct model *drafter = cuda->options.drafter;
     int rows = call == CALL_STEP ? 1 : call == CALL_DRAFT ? drafter->block_size : cuda->options.nodes;
     struct segment *segments = xcalloc((size_t)sessions, sizeof *segments);
     struct kept_path *paths = xcalloc((size_t)sessions, sizeof *paths);
+    int *parents = xcalloc((size_t)rows, sizeof *parents);
     static const int root = 0;
+    for (int i = 0; i < rows; i++)
+        parents[i] = i % BRANCH == 1 ? 0 : i - 1;
     for (int i = 0; i < sessions; i++) {
-        segments[i] = (struct segment){i, rows, NULL, NULL};
+        segments[i] = (struct segment){i, rows, NULL, call == CALL_VERIFY ? parents : NULL};
         paths[i] = (struct kept_path){i, 1, &root};
     }
     if (call == CALL_COMMIT)
@@ -21,6 +26,7 @@ void graph_shape(struct cuda *cuda, enum call call, int sessions)
     else
         batch_make(cuda, call, call == CALL_DRAFT ? drafter : cuda->options.target, segments, sessions,
                    call == CALL_DRAFT);
+    free(parents);
     free(paths);
     free(segments);
 }

@@ -42,7 +42,7 @@ static int run_length(const struct cuda *cuda, int first, int count)
 /* Where a step runs ahead, what is looked at is the one before it: that is run once more. */
 static void return_to_last(struct cuda *cuda)
 {
-    bool ahead = cuda->ahead.pending;
+    bool ahead = cuda->ahead.launched != cuda->ahead.answered;
     ahead_drop(cuda);
     cuda_wait(cuda);
     if (!ahead)
@@ -62,6 +62,10 @@ void cuda_inspect(struct backend *backend, enum inspect_what what, int first, in
 {
     struct cuda *cuda = (struct cuda *)backend;
     size_t vocabulary = (size_t)cuda->options.target->vocabulary_size;
+    if (what == INSPECT_STATE) {
+        recurrent_inspect(cuda, first, out);
+        return;
+    }
     if (first < 0 || first + count > cuda->host.rows)
         die("inspect: rows %d to %d of %d", first, first + count, cuda->host.rows);
     return_to_last(cuda);

@@ -6,10 +6,11 @@ static size_t cache_stride(const struct cuda *cuda, const struct layers *layers)
            (size_t)layers->model->head_size;
 }
 
-/* One layer's part of a cache. */
+/* The part of a cache that layer `layer` has, which attends. */
 static void *layer_cache(const struct cuda *cuda, const struct layers *layers, void *cache, int layer)
 {
-    return (char *)cache + (size_t)layer * cache_stride(cuda, layers) * element_size(cuda->type);
+    size_t place = (size_t)layers_place(layers, layer);
+    return (char *)cache + place * cache_stride(cuda, layers) * element_size(cuda->type);
 }
 
 static struct layers *layers_of(struct rank *rank, bool drafter)
@@ -199,6 +200,19 @@ static void *rows_behind(const struct cuda *cuda, const struct gpu *gpu, bool dr
     return layer == model_of(cuda, drafter)->layer_count - 1 ? gpu->normed : gpu->input;
 }
 
+/* The product that answers in sums[0]: attention's, or a recurrence's. */
+static const struct product *mixer_out(const struct layers *layers, int layer)
+{
+    return layers->model->kinds[layer] == MODEL_RECURRENT ? layers->recurrent_out : layers->o;
+}
+
+/* What becomes of few rows behind it. */
+static struct skinny_added added_by_mixer(const struct gpu *gpu, const struct layer_weights *weights)
+{
+    return (struct skinny_added){
+        .x = gpu->x, .norm = weights->post_attention_norm, .out = gpu->input, .squares = gpu->squares};
+}
+
 /* What attention adds: from `input` to the rank's sums[0]. */
 static void run_attention(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank, bool drafter, int layer)
 {
@@ -217,8 +231,7 @@ static void run_attention(const struct cuda *cuda, const struct gpu *gpu, struct
                                   .weights = weights->o,
                                   .input = rank->attended,
                                   .y = rank->sums[0]};
-    const struct skinny_added added = {
-        .x = gpu->x, .norm = weights->post_attention_norm, .out = gpu->input, .squares = gpu->squares};
+    const struct skinny_added added = added_by_mixer(gpu, weights);
     const struct heads_call heads = heads_of(cuda, gpu, rank, drafter, layer);
     watch_mark(cuda, gpu, WATCH_PARTS, "qkv");
     multiply_normed(cuda, gpu, layers->qkv, &qkv, layer > 0 ? layers->down : NULL,
@@ -228,6 +241,41 @@ static void run_attention(const struct cuda *cuda, const struct gpu *gpu, struct
     attend(cuda, gpu, rank, drafter, layer);
     watch_mark(cuda, gpu, WATCH_PARTS, "o");
     multiply_added(cuda, gpu, layers->o, &o, &added);
+}
+
+/* What a recurrent layer adds instead. */
+static void run_recurrence(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank, int layer)
+{
+    const struct layers *layers = &rank->target;
+    const struct model *model = layers->model;
+    const struct layer_weights *weights = &layers->weights[layer];
+    const struct matvec_call in = {.inputs = model->hidden_size,
+                                   .outputs = recurrent_in_width(&layers->recurrence.sizes),
+                                   .weights = weights->recurrent_in,
+                                   .x = gpu->x,
+                                   .norm = weights->input_norm,
+                                   .epsilon = model->norm_epsilon,
+                                   .y = rank->fused};
+    const struct matvec_call out = {.inputs = recurrent_values(&layers->recurrence.sizes),
+                                    .outputs = model->hidden_size,
+                                    .weights = weights->recurrent_out,
+                                    .input = rank->attended,
+                                    .y = rank->sums[0]};
+    const struct skinny_added added = added_by_mixer(gpu, weights);
+    watch_mark(cuda, gpu, WATCH_PARTS, "recurrent in");
+    multiply_normed(cuda, gpu, layers->recurrent_in, &in, layer > 0 ? layers->down : NULL, NULL);
+    recurrent_run(cuda, gpu, rank, layers_place(layers, layer));
+    watch_mark(cuda, gpu, WATCH_PARTS, "recurrent out");
+    multiply_added(cuda, gpu, layers->recurrent_out, &out, &added);
+}
+
+/* What lets rows see each other: from `input` to the rank's sums[0]. */
+static void run_mixer(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank, bool drafter, int layer)
+{
+    if (model_of(cuda, drafter)->kinds[layer] == MODEL_RECURRENT)
+        run_recurrence(cuda, gpu, rank, layer);
+    else
+        run_attention(cuda, gpu, rank, drafter, layer);
 }
 
 /* What the MLP adds: from `input` to sums[1]. */
@@ -258,7 +306,7 @@ static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank 
                                        .feature_index = feature,
                                        .feature_count = feature >= 0 ? cuda->options.drafter->feature_count : 0};
     watch_mark(cuda, gpu, WATCH_PARTS, "gate_up");
-    multiply_normed(cuda, gpu, layers->gate_up, &gate_up, layers->o, NULL);
+    multiply_normed(cuda, gpu, layers->gate_up, &gate_up, mixer_out(layers, layer), NULL);
     watch_mark(cuda, gpu, WATCH_PARTS, "down");
     multiply_added(cuda, gpu, layers->down, &down, &added);
 }
@@ -291,7 +339,7 @@ static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, f
     kernels_add_norm(&call, gpu->stream);
 }
 
-static void finish_attention(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
+static void finish_mixer(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
 {
     const struct layer_weights *weights = &layers_of(gpu->ranks, drafter)->weights[layer];
     bool single = is_single(cuda, gpu->batch.rows);
@@ -329,8 +377,8 @@ void layers_run(struct cuda *cuda, bool drafter)
     for (int layer = 0; layer < model_of(cuda, drafter)->layer_count; layer++) {
         FOR_GPUS(cuda, gpu) {
             FOR_RANKS(gpu, rank)
-                run_attention(cuda, gpu, rank, drafter, layer);
-            finish_attention(cuda, gpu, drafter, layer);
+                run_mixer(cuda, gpu, rank, drafter, layer);
+            finish_mixer(cuda, gpu, drafter, layer);
         }
         FOR_GPUS(cuda, gpu) {
             FOR_RANKS(gpu, rank)
@@ -338,6 +386,9 @@ void layers_run(struct cuda *cuda, bool drafter)
             finish_mlp(cuda, gpu, drafter, layer);
         }
     }
+    if (model_of(cuda, drafter)->recurrent_count)
+        FOR_GPUS(cuda, gpu)
+            recurrent_finish(cuda, gpu);
 }
 
 /* Logits of `count` rows from `first` on of a rank's slice. */
@@ -462,14 +513,20 @@ static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, s
 {
     const struct layers *layers = layers_of(rank, drafter);
     const struct layer_weights *weights = &layers->weights[layer];
-    int hidden = layers->model->hidden_size, heads = layers_head_width(layers);
+    const struct recurrent_sizes *sizes = &layers->recurrence.sizes;
+    int hidden = layers->model->hidden_size;
+    bool recurrent = layers->model->kinds[layer] == MODEL_RECURRENT;
     const struct matvec_call calls[] = {
         {.inputs = hidden,
-         .outputs = layers_qkv_width(layers),
-         .weights = weights->qkv,
+         .outputs = recurrent ? recurrent_in_width(sizes) : layers_qkv_width(layers),
+         .weights = recurrent ? weights->recurrent_in : weights->qkv,
          .input = gpu->input,
          .y = rank->fused},
-        {.inputs = heads, .outputs = hidden, .weights = weights->o, .input = rank->attended, .y = rank->sums[0]},
+        {.inputs = recurrent ? recurrent_values(sizes) : layers_head_width(layers),
+         .outputs = hidden,
+         .weights = recurrent ? weights->recurrent_out : weights->o,
+         .input = rank->attended,
+         .y = rank->sums[0]},
         {.inputs = hidden,
          .outputs = 2 * layers->inner,
          .weights = weights->gate_up,
@@ -485,10 +542,13 @@ static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, s
          .y = rank->sums[1]},
     };
     const struct attention_call call = attention_of(cuda, gpu, rank, drafter, layer);
-    const struct product *products[] = {layers->qkv, layers->o, layers->gate_up, layers->down};
+    const struct product *products[] = {recurrent ? layers->recurrent_in : layers->qkv, mixer_out(layers, layer),
+                                        layers->gate_up, layers->down};
     for (int i = 0; i < 4; i++) {
         multiply(cuda, gpu, products[i], &calls[i]);
-        if (i == 0)
+        if (i == 0 && recurrent)
+            recurrent_run_products(cuda, gpu, rank, layers_place(layers, layer));
+        else if (i == 0)
             kernels_attend(&call, gpu->stream);
     }
 }

@@ -5,22 +5,50 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void load_layer(struct loader *loader, const struct layers *layers, int rank, const struct model_layer *from,
-                       struct layer_weights *to)
+/* Norms' scales, one behind the other: where norms are zero-centred the files have what is to be added to 1. */
+static float *load_norms(struct loader *loader, const struct model *model, const struct tensor *const *tensors,
+                         int count)
+{
+    size_t elements = 0, done = 0;
+    for (int i = 0; i < count; i++)
+        elements += (size_t)tensors[i]->elements;
+    float *values = xcalloc(elements, sizeof *values);
+    for (int i = 0; i < count; done += (size_t)tensors[i++]->elements)
+        tensor_to_float(tensors[i], 0, tensors[i]->elements, values + done);
+    for (size_t i = 0; model->zero_centred_norms && i < elements; i++)
+        values[i] += 1.0f;
+    float *norms = loader_floats(loader, values, elements);
+    free(values);
+    return norms;
+}
+
+static void load_attention(struct loader *loader, const struct layers *layers, int rank, const struct model_layer *from,
+                           struct layer_weights *to)
 {
     const struct weight_part qkv[] = {weight_rows(from->q, rank, layers_query_width(layers)),
                                       weight_rows(from->k, layers->kv_slice, layers_kv_width(layers)),
                                       weight_rows(from->v, layers->kv_slice, layers_kv_width(layers))};
-    const struct weight_part gate_up[] = {weight_rows(from->gate, rank, layers->inner),
-                                          weight_rows(from->up, rank, layers->inner)};
-    const struct weight_part o = weight_columns(from->o, rank, layers_head_width(layers)),
-                             down = weight_columns(from->down, rank, layers->inner);
-    to->input_norm = loader_vectors(loader, &from->input_norm, 1);
-    to->post_attention_norm = loader_vectors(loader, &from->post_attention_norm, 1);
-    to->q_norm = loader_vectors(loader, &from->q_norm, 1);
-    to->k_norm = loader_vectors(loader, &from->k_norm, 1);
+    const struct weight_part o = weight_columns(from->o, rank, layers_head_width(layers));
+    to->q_norm = load_norms(loader, layers->model, &from->q_norm, 1);
+    to->k_norm = load_norms(loader, layers->model, &from->k_norm, 1);
     to->qkv = loader_matrix(loader, qkv, 3);
     to->o = loader_matrix(loader, &o, 1);
+}
+
+static void load_layer(struct loader *loader, const struct layers *layers, int rank, int index)
+{
+    const struct model_layer *from = &layers->model->layers[index];
+    struct layer_weights *to = &layers->weights[index];
+    const struct weight_part gate_up[] = {weight_rows(from->gate, rank, layers->inner),
+                                          weight_rows(from->up, rank, layers->inner)};
+    const struct weight_part down = weight_columns(from->down, rank, layers->inner);
+    to->input_norm = load_norms(loader, layers->model, &from->input_norm, 1);
+    to->post_attention_norm = load_norms(loader, layers->model, &from->post_attention_norm, 1);
+    if (layers->model->kinds[index] == MODEL_RECURRENT)
+        recurrent_load_layer(loader, &layers->recurrence, layers->model, rank, &from->recurrent, &to->recurrent_in,
+                             &to->recurrent_out);
+    else
+        load_attention(loader, layers, rank, from, to);
     to->gate_up = loader_matrix(loader, gate_up, 2);
     to->down = loader_matrix(loader, &down, 1);
 }
@@ -30,7 +58,9 @@ static void load_layers(struct loader *loader, struct layers *layers, int rank)
     const struct model *model = layers->model;
     layers->weights = xcalloc((size_t)model->layer_count, sizeof *layers->weights);
     for (int i = 0; i < model->layer_count; i++)
-        load_layer(loader, layers, rank, &model->layers[i], &layers->weights[i]);
+        load_layer(loader, layers, rank, i);
+    if (model->recurrent_count)
+        recurrent_load(loader, &layers->recurrence, model, rank);
 }
 
 static void load_context(struct loader *loader, struct layers *layers)
@@ -45,7 +75,7 @@ static void load_context(struct loader *loader, struct layers *layers)
         norms[i] = model->layers[i].k_norm;
     }
     layers->context = loader_matrix(loader, parts, 2 * (int)count);
-    layers->k_norms = loader_vectors(loader, norms, (int)count);
+    layers->k_norms = load_norms(loader, model, norms, (int)count);
     free((void *)norms);
     free(parts);
 }
@@ -74,10 +104,10 @@ void load_weights(struct cuda *cuda, struct gpu *gpu)
     struct loader *loader = loader_create(cuda->type, gpu->stream);
     const struct weight_part embedding = weight_rows(target->embedding, 0, target->vocabulary_size);
     gpu->embedding = loader_matrix(loader, &embedding, 1);
-    gpu->norm = loader_vectors(loader, &target->norm, 1);
+    gpu->norm = load_norms(loader, target, &target->norm, 1);
     if (drafter) {
-        gpu->drafter_norm = loader_vectors(loader, &drafter->norm, 1);
-        gpu->hidden_norm = loader_vectors(loader, &drafter->hidden_norm, 1);
+        gpu->drafter_norm = load_norms(loader, drafter, &drafter->norm, 1);
+        gpu->hidden_norm = load_norms(loader, drafter, &drafter->hidden_norm, 1);
     }
     FOR_RANKS(gpu, rank)
         load_rank(cuda, gpu, rank, loader);

@@ -6,13 +6,16 @@
 
 #define HEAD_LOGITS (32 << 20)      /* how many exist at a time, unless 64 rows have more */
 #define RESERVE ((size_t)512 << 20) /* bytes of each GPU for CUDA's own code, queues and graphs */
-#define BUFFERS_MAXIMUM 32
+#define BUFFERS_MAXIMUM 40
+
+/* CACHE: grows with the capacity. STATE, NODES: of recurrent layers, for every session, and for its nodes. */
+enum buffer_kind { BUFFER_WORK, BUFFER_CACHE, BUFFER_STATE, BUFFER_NODES, BUFFER_PINNED, BUFFER_KINDS };
 
 /* A piece of the GPU's memory, or (pinned) of the host's, with zero bytes where the options do not need it. */
 struct buffer {
     void **to;
     size_t count, size;
-    bool pinned, grows; /* with the capacity: a cache or what belongs to it */
+    enum buffer_kind kind;
 };
 
 static int most(int a, int b)
@@ -30,11 +33,35 @@ static int least(int a, int b)
 static int add_caches(const struct cuda *cuda, struct layers *layers, struct buffer *buffers)
 {
     const struct model *model = layers->model;
-    size_t cache = (size_t)model->layer_count * (size_t)cuda->options.sessions * (size_t)layers->kv_heads *
+    size_t cache = (size_t)layers_attending(layers) * (size_t)cuda->options.sessions * (size_t)layers->kv_heads *
                    (size_t)cuda->options.capacity * (size_t)model->head_size;
-    buffers[0] = (struct buffer){&layers->keys, cache, element_size(cuda->type), false, true};
-    buffers[1] = (struct buffer){&layers->values, cache, element_size(cuda->type), false, true};
+    buffers[0] = (struct buffer){&layers->keys, cache, element_size(cuda->type), BUFFER_CACHE};
+    buffers[1] = (struct buffer){&layers->values, cache, element_size(cuda->type), BUFFER_CACHE};
     return 2;
+}
+
+static int add_recurrence(const struct cuda *cuda, struct recurrence *own, struct buffer *buffers)
+{
+    if (!own->layer_count)
+        return 0;
+    size_t sessions = (size_t)own->layer_count * (size_t)cuda->options.sessions, size = element_size(cuda->type);
+    size_t nodes = (size_t)recurrent_kept_rows(cuda), kept = (size_t)own->layer_count * nodes;
+    size_t channels = (size_t)recurrent_channels(&own->sizes), heads = (size_t)own->sizes.value_heads;
+    size_t rows = (size_t)cuda->most_rows, before = (size_t)own->sizes.kernel_size - 1;
+    const struct buffer list[] = {
+        {(void **)&own->states, sessions * recurrent_state_elements(&own->sizes), sizeof(float), BUFFER_STATE},
+        {&own->windows, sessions * before * channels, size, BUFFER_STATE},
+        {&own->inputs, kept * channels, size, BUFFER_NODES},
+        {(void **)&own->decays, kept * heads, sizeof(float), BUFFER_NODES},
+        {(void **)&own->betas, kept * heads, sizeof(float), BUFFER_NODES},
+        {&own->passing_inputs, before * channels, size, BUFFER_WORK},
+        {(void **)&own->passing_decays, rows * heads, sizeof(float), BUFFER_WORK},
+        {(void **)&own->passing_betas, rows * heads, sizeof(float), BUFFER_WORK},
+        {(void **)&own->mixed, rows * channels, sizeof(float), BUFFER_WORK},
+        {(void **)&own->deltas, nodes * (size_t)recurrent_values(&own->sizes), sizeof(float), BUFFER_WORK},
+    };
+    memcpy(buffers, list, sizeof list);
+    return (int)(sizeof list / sizeof *list);
 }
 
 static size_t partials(const struct cuda *cuda, const struct layers *layers)
@@ -47,7 +74,7 @@ static int widest(const struct layers *layers, bool drafter)
 {
     const struct model *model = layers->model;
     int kv = layers->kv_heads * model->head_size;
-    int width = most(layers_qkv_width(layers), 2 * layers->inner);
+    int width = most(most(layers_qkv_width(layers), recurrent_in_width(&layers->recurrence.sizes)), 2 * layers->inner);
     return most(width, drafter ? 2 * model->layer_count * kv : 0);
 }
 
@@ -55,6 +82,7 @@ static int list_rank(struct cuda *cuda, struct rank *rank, struct buffer *buffer
 {
     const struct model *target = cuda->options.target, *drafter = cuda->options.drafter;
     int count = add_caches(cuda, &rank->target, buffers);
+    count += add_recurrence(cuda, &rank->target.recurrence, buffers + count);
     int fused = widest(&rank->target, false), heads = rank->target.heads * target->head_size,
         inner = rank->target.inner;
     if (drafter) {
@@ -72,7 +100,7 @@ static int list_rank(struct cuda *cuda, struct rank *rank, struct buffer *buffer
     const struct buffer list[] = {
         {(void **)&rank->fused, rows * (size_t)fused, sizeof(float)},
         {&rank->queries, rows * (size_t)heads, size},
-        {&rank->attended, rows * (size_t)heads, size},
+        {&rank->attended, rows * (size_t)most(heads, recurrent_values(&rank->target.recurrence.sizes)), size},
         {&rank->gated, rows * (size_t)inner, size},
         {(void **)&rank->partial, own > other ? own : other, sizeof(float)},
         {(void **)&rank->sums[0], sums, sizeof(float)},
@@ -82,9 +110,9 @@ static int list_rank(struct cuda *cuda, struct rank *rank, struct buffer *buffer
         {&rank->choose_partial, kernels_choose_partials(cuda->head_rows), 1},
         {(void **)&rank->leaders, rows, sizeof *rank->leaders},
         {&rank->top_partial, drafter ? kernels_top_partials(cuda->head_rows, cuda->options.draft_width) : 0, 1},
-        {(void **)&rank->draft_tokens, tops, sizeof(int), true},
-        {(void **)&rank->draft_values, tops, sizeof(float), true},
-        {(void **)&rank->draft_sums, slots, sizeof(float), true},
+        {(void **)&rank->draft_tokens, tops, sizeof(int), BUFFER_PINNED},
+        {(void **)&rank->draft_values, tops, sizeof(float), BUFFER_PINNED},
+        {(void **)&rank->draft_sums, slots, sizeof(float), BUFFER_PINNED},
     };
     memcpy(buffers + count, list, sizeof list);
     return count + (int)(sizeof list / sizeof *list);
@@ -99,8 +127,8 @@ static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
     int count = 0;
     for (int i = 0; i < 2 && models[i]; i++) {
         size_t angles = (size_t)cuda->options.capacity * (size_t)models[i]->rotary_size / 2;
-        buffers[count++] = (struct buffer){(void **)&gpu->cosines[i], angles, sizeof(float), false, true};
-        buffers[count++] = (struct buffer){(void **)&gpu->sines[i], angles, sizeof(float), false, true};
+        buffers[count++] = (struct buffer){(void **)&gpu->cosines[i], angles, sizeof(float), BUFFER_CACHE};
+        buffers[count++] = (struct buffer){(void **)&gpu->sines[i], angles, sizeof(float), BUFFER_CACHE};
     }
     for (enum call call = 0; call < CALL_COUNT; call++)
         buffers[count++] = (struct buffer){(void **)&gpu->staging[call], cuda->staging[call].size, 1};
@@ -125,11 +153,12 @@ static int list_host(struct cuda *cuda, struct buffer *buffers)
     size_t rows = (size_t)cuda->most_rows, sessions = (size_t)cuda->options.sessions;
     int count = 0;
     for (enum call call = 0; call < CALL_COUNT; call++)
-        buffers[count++] = (struct buffer){(void **)&cuda->staging[call].host, cuda->staging[call].size, 1, true};
+        buffers[count++] =
+            (struct buffer){(void **)&cuda->staging[call].host, cuda->staging[call].size, 1, BUFFER_PINNED};
     const struct buffer list[] = {
-        {(void **)&cuda->choices, rows, sizeof(struct choice), true},
-        {(void **)&cuda->ahead.ring, CUDA_AHEAD * sessions, sizeof(struct choice), true},
-        {(void **)&cuda->row_logits, (size_t)cuda->options.target->vocabulary_size, sizeof(float), true},
+        {(void **)&cuda->choices, rows, sizeof(struct choice), BUFFER_PINNED},
+        {(void **)&cuda->ahead.ring, CUDA_AHEAD * sessions, sizeof(struct choice), BUFFER_PINNED},
+        {(void **)&cuda->row_logits, (size_t)cuda->options.target->vocabulary_size, sizeof(float), BUFFER_PINNED},
     };
     memcpy(buffers + count, list, sizeof list);
     return count + (int)(sizeof list / sizeof *list);
@@ -144,6 +173,7 @@ static void set_sizes(struct cuda *cuda)
     const struct model *target = options->target, *drafter = options->drafter;
     int block = drafter ? drafter->block_size : 1, prompt = least(CUDA_PROMPT_CHUNK, options->capacity);
     int group = target->head_count / target->kv_head_count, sessions = options->sessions;
+    bool recurrent = target->recurrent_count > 0;
     cuda->block = block;
     cuda->path_rows = least(block, options->nodes);
     cuda->most_rows = most(sessions * most(options->nodes, block), prompt);
@@ -152,10 +182,11 @@ static void set_sizes(struct cuda *cuda)
     cuda->head_rows = least(cuda->most_rows, most(64, HEAD_LOGITS / target->vocabulary_size));
     if (drafter)
         group = most(group, drafter->head_count / drafter->kv_head_count);
-    cuda->staging[CALL_PROMPT].size = batch_bytes(prompt, sessions, prompt, group);
-    cuda->staging[CALL_STEP].size = batch_bytes(sessions, sessions, 1, group);
-    cuda->staging[CALL_DRAFT].size = batch_bytes(sessions * block, sessions, block, group);
-    cuda->staging[CALL_VERIFY].size = batch_bytes(sessions * options->nodes, sessions, options->nodes, group);
+    cuda->staging[CALL_PROMPT].size = batch_bytes(prompt, sessions, prompt, group, false);
+    cuda->staging[CALL_STEP].size = batch_bytes(sessions, sessions, 1, group, false);
+    cuda->staging[CALL_DRAFT].size = batch_bytes(sessions * block, sessions, block, group, false);
+    cuda->staging[CALL_VERIFY].size =
+        batch_bytes(sessions * options->nodes, sessions, options->nodes, group, recurrent);
     cuda->staging[CALL_COMMIT].size = batch_keep_bytes(sessions, sessions * most(options->nodes, block));
 }
 
@@ -172,28 +203,47 @@ static size_t weight_bytes(const struct cuda *cuda)
     return (embedding + parameters / (size_t)cuda->gpu_count) * element_size(cuda->type);
 }
 
-static int check_memory(struct cuda *cuda, const struct buffer *buffers, int count, struct error *error)
+/* What the GPU's memory is taken for, in bytes. */
+struct plan {
+    size_t weights, kinds[BUFFER_KINDS], work, available;
+};
+
+static int refuse(const struct cuda *cuda, const struct plan *plan, struct error *error)
 {
     const struct backend_options *options = &cuda->options;
-    size_t available = 0, total = 0, weights = weight_bytes(cuda), caches = 0, work = PRODUCT_WORKSPACE;
+    size_t sessions = (size_t)options->sessions, caches = plan->kinds[BUFFER_CACHE];
+    size_t recurrent = plan->kinds[BUFFER_STATE] + plan->kinds[BUFFER_NODES], fixed = plan->weights + plan->work;
+    size_t room = plan->available > fixed ? plan->available - fixed : 0, session = (caches + recurrent) / sessions;
+    size_t position = caches / (size_t)options->capacity;
+    size_t positions = room > recurrent && position ? (room - recurrent) / position : 0;
+    size_t spare = (size_t)most(options->nodes, options->drafter ? options->drafter->block_size : 1);
+    char *states = recurrent ? xformat(", %zu MiB of recurrent states and what nodes keep for them", recurrent >> 20)
+                             : xstrdup("");
+    fail(error,
+         "%s: weights of %zu MiB, caches of %zu MiB (%zu sessions of %zu tokens)%s and %zu MiB to work in do not fit "
+         "the "
+         "%zu MiB that are free on the GPU; %zu sessions of at most %zu tokens would, or %zu sessions",
+         options->target->folder, plan->weights >> 20, caches >> 20, sessions, (size_t)options->capacity - spare,
+         states, plan->work >> 20, plan->available >> 20, sessions, positions > spare ? positions - spare : 0,
+         session ? room / session : 0);
+    free(states);
+    return -1;
+}
+
+static int check_memory(struct cuda *cuda, const struct buffer *buffers, int count, struct error *error)
+{
+    struct plan plan = {.weights = weight_bytes(cuda)};
+    size_t total = 0, all;
     for (int i = 0; i < count; i++)
-        if (!buffers[i].pinned)
-            *(buffers[i].grows ? &caches : &work) += buffers[i].count * buffers[i].size;
-    CUDA_CHECK(cudaMemGetInfo(&available, &total));
-    cuda->cache_bytes += caches;
-    cuda->scratch_bytes += work;
-    size_t fixed = weights + work + RESERVE, each = caches / (size_t)options->capacity;
-    if (fixed + caches <= available)
-        return 0;
-    size_t positions = available > fixed && each > 0 ? (available - fixed) / each : 0;
-    int spare = most(options->nodes, options->drafter ? options->drafter->block_size : 1);
-    size_t sessions = caches && available > fixed ? (available - fixed) / (caches / (size_t)options->sessions) : 0;
-    return fail(error,
-                "%s: weights of %zu MiB, caches of %zu MiB (%d sessions of %d tokens) and %zu MiB to work in do not "
-                "fit the %zu MiB that are free on the GPU; %d sessions of at most %zu tokens would, or %zu sessions",
-                options->target->folder, weights >> 20, caches >> 20, options->sessions, options->capacity - spare,
-                (work + RESERVE) >> 20, available >> 20, options->sessions,
-                positions > (size_t)spare ? positions - (size_t)spare : 0, sessions);
+        plan.kinds[buffers[i].kind] += buffers[i].count * buffers[i].size;
+    CUDA_CHECK(cudaMemGetInfo(&plan.available, &total));
+    plan.work = plan.kinds[BUFFER_WORK] + PRODUCT_WORKSPACE;
+    cuda->cache_bytes += plan.kinds[BUFFER_CACHE];
+    cuda->state_bytes += plan.kinds[BUFFER_STATE];
+    cuda->scratch_bytes += plan.work + plan.kinds[BUFFER_NODES];
+    plan.work += RESERVE;
+    all = plan.weights + plan.work + plan.kinds[BUFFER_CACHE] + plan.kinds[BUFFER_STATE] + plan.kinds[BUFFER_NODES];
+    return all <= plan.available ? 0 : refuse(cuda, &plan, error);
 }
 
 static int take(struct cuda *cuda, struct gpu *gpu, struct error *error)
@@ -207,7 +257,7 @@ static int take(struct cuda *cuda, struct gpu *gpu, struct error *error)
         return -1;
     for (int i = 0; i < count; i++) {
         size_t bytes = buffers[i].count * buffers[i].size;
-        *buffers[i].to = buffers[i].pinned ? device_allocate_pinned(bytes) : device_allocate(bytes);
+        *buffers[i].to = buffers[i].kind == BUFFER_PINNED ? device_allocate_pinned(bytes) : device_allocate(bytes);
     }
     return 0;
 }
@@ -229,7 +279,7 @@ static void give_back(const struct buffer *buffers, int count)
 {
     for (int i = 0; i < count; i++)
         if (*buffers[i].to)
-            CUDA_CHECK(buffers[i].pinned ? cudaFreeHost(*buffers[i].to) : cudaFree(*buffers[i].to));
+            CUDA_CHECK(buffers[i].kind == BUFFER_PINNED ? cudaFreeHost(*buffers[i].to) : cudaFree(*buffers[i].to));
 }
 
 void memory_give_back(struct cuda *cuda)

@@ -2,6 +2,7 @@
 
 #include "collect/base/json.h"
 #include "collect/engine/cuda/weights.h"
+#include "collect/engine/model_memory.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -15,6 +16,14 @@
 
 static int check_model(const struct model *model, int ranks, struct error *error)
 {
+    const struct model_recurrence *recurrence = &model->recurrence;
+    const struct recurrent_sizes sizes = {recurrence->key_heads, recurrence->value_heads, recurrence->key_size,
+                                          recurrence->value_size, recurrence->kernel_size};
+    if (model->recurrent_count && !kernels_recurrence_takes(&sizes))
+        return fail(error,
+                    "%s: recurrent states of %d x %d; device \"cuda\" takes up to 32768 elements, %d a side: use "
+                    "\"cpu\"",
+                    model->folder, sizes.key_size, sizes.value_size, RECURRENT_SIZE_MAXIMUM);
     if (model->head_size > ATTENTION_HEAD_SIZE_MAXIMUM)
         return fail(error, "%s: heads of size %d; device \"cuda\" takes up to %d: use \"cpu\"", model->folder,
                     model->head_size, ATTENTION_HEAD_SIZE_MAXIMUM);
@@ -48,6 +57,8 @@ static void slice_layers(struct layers *layers, const struct model *model, int r
     layers->kv_heads = model->kv_head_count > ranks ? model->kv_head_count / ranks : 1;
     layers->kv_slice = model->kv_head_count > ranks ? rank : rank * model->kv_head_count / ranks;
     layers->inner = model->intermediate_size / ranks;
+    if (model->recurrent_count)
+        recurrent_slice(&layers->recurrence, model, ranks);
 }
 
 static void create_gpu(struct cuda *cuda, struct gpu *gpu, int ordinal, int first_rank, int rank_count)
@@ -144,8 +155,9 @@ static void create_host(struct cuda *cuda)
 
 static bool takes_singles(const struct layers *layers)
 {
-    const int inputs[] = {layers->model->hidden_size, layers_head_width(layers), layers->inner};
-    for (int i = 0; i < 3; i++)
+    const int inputs[] = {layers->model->hidden_size, layers_head_width(layers), layers->inner,
+                          recurrent_values(&layers->recurrence.sizes)};
+    for (int i = 0; i < 4; i++)
         if (inputs[i] % 8 || inputs[i] > MATVEC_INPUTS_MAXIMUM)
             return false;
     return true;
@@ -153,9 +165,10 @@ static bool takes_singles(const struct layers *layers)
 
 static bool takes_few(const struct layers *layers)
 {
-    const struct product *products[] = {layers->qkv, layers->o, layers->gate_up, layers->down};
-    for (int i = 0; i < 4; i++)
-        if (!product_is_own(products[i], PRODUCT_OWN_ROWS))
+    const struct product *products[] = {
+        layers->qkv, layers->o, layers->gate_up, layers->down, layers->recurrent_in, layers->recurrent_out};
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        if (products[i] && !product_is_own(products[i], PRODUCT_OWN_ROWS))
             return false;
     return true;
 }
@@ -223,17 +236,21 @@ static void unload_layers(struct layers *layers)
 {
     for (int i = 0; layers->weights && i < layers->model->layer_count; i++) {
         const struct layer_weights *weights = &layers->weights[i];
-        void *const memory[] = {weights->input_norm, weights->post_attention_norm,
-                                weights->q_norm,     weights->k_norm,
-                                weights->qkv,        weights->o,
-                                weights->gate_up,    weights->down};
+        void *const memory[] = {weights->input_norm,   weights->post_attention_norm,
+                                weights->q_norm,       weights->k_norm,
+                                weights->qkv,          weights->o,
+                                weights->gate_up,      weights->down,
+                                weights->recurrent_in, weights->recurrent_out};
         unload(memory, sizeof memory / sizeof *memory);
     }
-    struct product *const products[] = {layers->qkv, layers->o, layers->gate_up, layers->down, layers->project};
+    struct product *const products[] = {layers->qkv,          layers->o,       layers->gate_up,
+                                        layers->down,         layers->project, layers->recurrent_in,
+                                        layers->recurrent_out};
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
         product_destroy(products[i]);
     void *const memory[] = {layers->context, layers->k_norms};
     unload(memory, 2);
+    recurrent_unload(&layers->recurrence);
     free(layers->weights);
 }
 
@@ -290,6 +307,12 @@ json_t *cuda_describe(const struct backend *backend)
     json_set(memory, "cache_bytes", json_integer((json_int_t)cuda->cache_bytes));
     json_set(memory, "work_bytes", json_integer((json_int_t)cuda->scratch_bytes));
     json_set(memory, "capacity_tokens", json_integer(cuda->options.capacity));
+    if (cuda->state_bytes) {
+        const struct model_memory target =
+            model_memory(cuda->options.target, (int)element_size(cuda->type), cuda->options.ranks);
+        json_set(memory, "state_bytes", json_integer((json_int_t)cuda->state_bytes));
+        json_set(memory, "node_bytes", json_integer(target.node));
+    }
     return memory;
 }
 

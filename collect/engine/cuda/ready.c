@@ -38,20 +38,26 @@ static void ready(const struct cuda *cuda, struct product *product, int most, co
         product_ready(product, rows[i], trial);
 }
 
-/* One of a layer's products, timed with the weights of all layers. `member`: of struct layer_weights. */
+/* One of a layer's products, timed with the weights of all layers that have it; NULL: none does. `member`: of struct
+ * layer_weights. */
 static struct product *ready_layers(const struct cuda *cuda, const struct gpu *gpu, const struct layers *layers,
                                     size_t member, int inputs, int outputs, const struct product_trial *like)
 {
-    int count = layers->model->layer_count;
-    const void **weights = xcalloc((size_t)count, sizeof *weights);
-    for (int i = 0; i < count; i++)
-        weights[i] = *(void *const *)((const char *)&layers->weights[i] + member);
+    int count = 0;
+    const void **weights = xcalloc((size_t)layers->model->layer_count, sizeof *weights);
+    for (int i = 0; i < layers->model->layer_count; i++) {
+        const void *own = *(void *const *)((const char *)&layers->weights[i] + member);
+        if (own)
+            weights[count++] = own;
+    }
     const struct product_trial trial = {like->x, like->y, like->gated, weights, count};
-    struct product *product = like->gated ? product_create_gated(gpu->library, inputs, outputs)
+    struct product *product = count == 0    ? NULL
+                              : like->gated ? product_create_gated(gpu->library, inputs, outputs)
                               : member == offsetof(struct layer_weights, qkv)
                                   ? product_create_heads(gpu->library, inputs, outputs, layers->model->head_size)
                                   : product_create(gpu->library, inputs, outputs, inputs);
-    ready(cuda, product, cuda->most_rows, &trial);
+    if (product)
+        ready(cuda, product, cuda->most_rows, &trial);
     free((void *)weights);
     return product;
 }
@@ -66,6 +72,10 @@ static void create_layer_products(const struct cuda *cuda, const struct gpu *gpu
     layers->qkv =
         ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, qkv), hidden, layers_qkv_width(layers), &qkv);
     layers->o = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, o), heads, hidden, &o);
+    layers->recurrent_in = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, recurrent_in), hidden,
+                                        recurrent_in_width(&layers->recurrence.sizes), &qkv);
+    layers->recurrent_out = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, recurrent_out),
+                                         recurrent_values(&layers->recurrence.sizes), hidden, &o);
     layers->gate_up =
         ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, gate_up), hidden, 2 * inner, &gate_up);
     layers->down = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, down), inner, hidden, &down);

@@ -53,9 +53,9 @@ static void convert(enum element type, const struct tensor *tensor, int64_t firs
 }
 
 /* Queues elements [first, first + count) of the tensor to `to`. */
-static void load(struct loader *loader, enum element type, const struct tensor *tensor, int64_t first, int64_t count,
-                 char *to)
+static void load(struct loader *loader, const struct tensor *tensor, int64_t first, int64_t count, char *to)
 {
+    enum element type = loader->type;
     size_t size = element_size(type);
     if (tensor->type == TENSOR_MADE) {
         made_fill(type, tensor->recipe, (struct made_part){first, 1, count, count}, to, loader->stream);
@@ -125,7 +125,7 @@ void *loader_matrix(struct loader *loader, const struct weight_part *parts, int 
         const struct weight_part *part = &parts[i];
         int64_t stride = part->tensor->shape[1];
         if (part->columns == stride)
-            load(loader, loader->type, part->tensor, part->first_row * stride, part->rows * stride, to);
+            load(loader, part->tensor, part->first_row * stride, part->rows * stride, to);
         else if (part->tensor->type == TENSOR_MADE)
             make_columns(loader, part, to);
         else
@@ -136,18 +136,13 @@ void *loader_matrix(struct loader *loader, const struct weight_part *parts, int 
     return matrix;
 }
 
-float *loader_vectors(struct loader *loader, const struct tensor *const *tensors, int count)
+float *loader_floats(struct loader *loader, const float *values, size_t count)
 {
-    size_t elements = 0;
-    for (int i = 0; i < count; i++)
-        elements += (size_t)tensors[i]->elements;
-    float *vectors = device_allocate(elements * sizeof *vectors), *to = vectors;
-    for (int i = 0; i < count; i++) {
-        load(loader, ELEMENT_FLOAT32, tensors[i], 0, tensors[i]->elements, (char *)to);
-        to += tensors[i]->elements;
-    }
-    loader->bytes += elements * sizeof *vectors;
-    return vectors;
+    float *sent = device_allocate(count * sizeof *sent);
+    CUDA_CHECK(cudaMemcpy(sent, values, count * sizeof *sent, cudaMemcpyHostToDevice));
+    loader->bytes += count * sizeof *sent;
+    loading_add((int64_t)count);
+    return sent;
 }
 
 size_t loader_bytes(const struct loader *loader)

@@ -26,8 +26,8 @@ struct weight_part weight_columns(const struct tensor *tensor, int index, int co
 /* The parts, of equal width, one below the other, in the mode's type; cudaFree() it. */
 void *loader_matrix(struct loader *loader, const struct weight_part *parts, int count);
 
-/* In float32, whatever the mode, one behind the other; cudaFree() it. */
-float *loader_vectors(struct loader *loader, const struct tensor *const *tensors, int count);
+/* What the host has made of tensors that are small: float32, whatever the mode; cudaFree() it. */
+float *loader_floats(struct loader *loader, const float *values, size_t count);
 
 /* What has been loaded so far. */
 size_t loader_bytes(const struct loader *loader);
