@@ -6,7 +6,6 @@
 
 #define WARPS 4
 #define THREADS (WARPS * WARP)
-#define FEW 16 /* queries of which the warps share out keys */
 
 /* Shared memory for heads of D: queries, two stages of a tile of keys and values, and a bit set for each query. Rows
  * are 16 bytes longer than D, which spreads the rows of an 8 x 8 matrix over all banks. */
@@ -152,19 +151,20 @@ static __device__ __forceinline__ void put_rows(const struct attention_call &cal
         }
 }
 
-/* What the warps have of the same queries, together. memory: float [warps, FEW, D + 8], then float2 [warps, FEW]. */
+/* What the warps have of the same queries, together. memory: float [warps, ATTENTION_FEW, D + 8], then float2 [warps,
+ * ATTENTION_FEW]. */
 template <int D>
 static __device__ __forceinline__ void put_merged(const struct attention_call &call, const struct attention_work &work,
                                                   int kv_head, const struct running<D, 1> &running, float *memory)
 {
     constexpr int HOLDERS = layout<D>::KEYS / 16, PITCH = D + 8;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, row, head;
-    float2 *pairs = (float2 *)(memory + HOLDERS * FEW * PITCH);
+    float2 *pairs = (float2 *)(memory + HOLDERS * ATTENTION_FEW * PITCH);
     if (warp < HOLDERS)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float total = running.total[0][half];
-            int at = warp * FEW + half * 8 + lane / 4;
+            int at = warp * ATTENTION_FEW + half * 8 + lane / 4;
             total += __shfl_xor_sync(ALL_LANES, total, 1);
             total += __shfl_xor_sync(ALL_LANES, total, 2);
 #pragma unroll
@@ -179,10 +179,10 @@ static __device__ __forceinline__ void put_merged(const struct attention_call &c
         float best = -INFINITY, total = 0, factors[HOLDERS];
 #pragma unroll
         for (int i = 0; i < HOLDERS; i++)
-            best = fmaxf(best, pairs[i * FEW + query].x);
+            best = fmaxf(best, pairs[i * ATTENTION_FEW + query].x);
 #pragma unroll
         for (int i = 0; i < HOLDERS; i++) {
-            float2 pair = pairs[i * FEW + query];
+            float2 pair = pairs[i * ATTENTION_FEW + query];
             factors[i] = pair.y > 0 ? power_of_two((pair.x - best) * LOG2_E) : 0;
             total += factors[i] * pair.y;
         }
@@ -191,7 +191,7 @@ static __device__ __forceinline__ void put_merged(const struct attention_call &c
             float sum = 0;
 #pragma unroll
             for (int i = 0; i < HOLDERS; i++)
-                sum += factors[i] * memory[(i * FEW + query) * PITCH + column];
+                sum += factors[i] * memory[(i * ATTENTION_FEW + query) * PITCH + column];
             if (work.splits == 1)
                 store(attended_at<bf16>(call, row, head) + column, sum / total);
             else
@@ -210,7 +210,7 @@ static __device__ __forceinline__ void run(const struct attention_call &call, co
                                            int kv_head, char *memory, struct running<D, M> &running)
 {
     constexpr int KEYS = layout<D>::KEYS, N = SHARED ? 2 : KEYS / 8, PITCH = layout<D>::PITCH;
-    constexpr int QUERIES = SHARED ? FEW : M * 16 * WARPS;
+    constexpr int QUERIES = SHARED ? ATTENTION_FEW : M * 16 * WARPS;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int own_query = SHARED ? 0 : warp * M * 16, own_key = SHARED ? warp * 16 : 0;
     uint32_t queries = shared_address(memory), stages = queries + layout<D>::STAGES;
@@ -268,7 +268,7 @@ static __device__ __forceinline__ void run(const struct attention_call &call, co
     }
 }
 
-/* Grid: [kv head, tile, split]. join_here: no tile has more than FEW queries, and the last block joins. */
+/* Grid: [kv head, tile, split]. join_here: no tile has more than ATTENTION_FEW queries, and the last block joins. */
 template <int D>
 static __global__ void __launch_bounds__(THREADS, 2) attend(const struct attention_call call, bool join_here)
 {
@@ -283,7 +283,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attend(const struct attenti
             wait_for_previous();
         return;
     }
-    if (work.query_count <= FEW) {
+    if (work.query_count <= ATTENTION_FEW) {
         struct running<D, 1> running;
         run<D, 1, true>(call, work, kv_head, memory, running);
         put_merged<D>(call, work, kv_head, running, (float *)(memory + layout<D>::STAGES));
@@ -303,7 +303,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attend(const struct attenti
 template <int D> static void launch_attend(const struct attention_call *call, cudaStream_t stream)
 {
     int splits = attention_splits(call, layout<D>::QUERIES);
-    bool join_here = splits > 1 && call->longest * (call->heads / call->kv_heads) <= FEW;
+    bool join_here = splits > 1 && call->longest * (call->heads / call->kv_heads) <= ATTENTION_FEW;
     dim3 grid((unsigned)call->kv_heads, (unsigned)call->tile_count, (unsigned)splits);
     CUDA_CHECK(cudaFuncSetAttribute(attend<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, layout<D>::BYTES));
     CUDA_CHECK(cudaFuncSetAttribute(attend<D>, cudaFuncAttributePreferredSharedMemoryCarveout,

@@ -5,11 +5,12 @@
 
 #include "collect/engine/cuda/element.cuh"
 
-#define ATTENTION_SPAN 64    /* keys are shared out in tiles of so many, */
-#define ATTENTION_SHARE 2    /* of which a split has as many where there are enough */
-#define ATTENTION_HALF 64    /* queries of which few splits are needed are halved, and given twice the blocks */
-#define ATTENTION_SPLITS 32  /* at most: a lane each when they are joined */
-#define ATTENTION_BLOCKS 256 /* keys are split until there are so many blocks with work */
+#define ATTENTION_SPAN 64   /* keys are shared out in tiles of so many, */
+#define ATTENTION_SHARE 2   /* of which a split has as many where there are enough */
+#define ATTENTION_HALF 64   /* queries of which few splits are needed are halved, and given twice the blocks */
+#define ATTENTION_FEW 16    /* queries of which the warps of a block share out keys */
+#define ATTENTION_SPLITS 32 /* at most: a lane each when they are joined */
+#define ATTENTION_BLOCKS 2  /* a multiprocessor has at a time: keys are split into as many blocks with work */
 #define ATTENTION_QUERIES_MAXIMUM 128 /* of a tile */
 #define ATTENTION_COUNTERS 512
 
@@ -20,6 +21,13 @@ struct attention_work {
     int from, to;           /* keys */
     int split, splits;      /* this one, of so many that have keys; 0: the tile is idle */
 };
+
+/* Ways to split the keys of a tile that has `count` of `queries` queries, where full ones have `splits`: a tile of few
+ * takes less time for a key. */
+static __host__ __device__ __forceinline__ int splits_of(int count, int queries, int splits)
+{
+    return 2 * count > queries ? splits : count > ATTENTION_FEW ? (2 * splits + 2) / 3 : (3 * splits + 7) / 8;
+}
 
 /* The whole of a tile of `queries` queries, whose keys are split at most `splits` ways. */
 static __device__ __forceinline__ struct attention_work tile_work(const struct attention_call &call, int tile,
@@ -41,7 +49,7 @@ static __device__ __forceinline__ struct attention_work tile_work(const struct a
     work.from = call.window ? max(segment.base + first_row - call.window + 1, 0) : 0;
     work.to = segment.base + rows;
     int share = ATTENTION_SPAN * ATTENTION_SHARE;
-    work.splits = min((work.to - work.from + share - 1) / share, splits);
+    work.splits = min((work.to - work.from + share - 1) / share, splits_of(work.query_count, queries, splits));
     return work;
 }
 

@@ -3,26 +3,28 @@
 
 #define WARPS 4
 
-static int largest(int a, int b)
+/* Blocks that have work where full tiles of `queries` are split so. */
+static int blocks_of(const struct attention_call *call, int queries, int splits)
 {
-    return a > b ? a : b;
+    int segments = (call->rows + call->longest - 1) / call->longest;
+    int packed = call->longest * (call->heads / call->kv_heads), rest = packed % queries;
+    return segments * call->kv_heads * (packed / queries * splits + (rest > 0 ? splits_of(rest, queries, splits) : 0));
 }
 
-/* Tiles with much to do: whole ones, and of those with the rest of a segment's queries every second. */
+/* As many as leave every block a place. */
 int attention_splits(const struct attention_call *call, int queries)
 {
-    int whole = call->rows * (call->heads / call->kv_heads) / queries;
-    int blocks = largest(largest(whole, call->tile_count / 2), 1) * call->kv_heads;
     int share = ATTENTION_SPAN * ATTENTION_SHARE, splits = 1;
-    while (splits < ATTENTION_SPLITS && 2 * splits * blocks <= ATTENTION_BLOCKS && splits * share < call->capacity)
-        splits *= 2;
+    while (splits < ATTENTION_SPLITS && splits * share < call->capacity &&
+           blocks_of(call, queries, splits + 1) <= ATTENTION_BLOCKS * device_multiprocessors())
+        splits++;
     return splits;
 }
 
 size_t kernels_attention_partials(int rows, int heads, int head_size)
 {
-    /* With more than one split, no more than ATTENTION_BLOCKS splits of whole tiles and of a rest as large. */
-    size_t most = (size_t)2 * ATTENTION_BLOCKS * ATTENTION_QUERIES_MAXIMUM;
+    /* With more than one split, all blocks have a place. */
+    size_t most = (size_t)(ATTENTION_BLOCKS * device_multiprocessors()) * ATTENTION_QUERIES_MAXIMUM;
     size_t results = (size_t)rows * (size_t)heads * ATTENTION_SPLITS;
     return ATTENTION_COUNTERS + (results < most ? results : most) * (size_t)(head_size + 2);
 }
