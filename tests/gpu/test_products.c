@@ -78,6 +78,7 @@ static void check_skinny(const struct skinny_call *call, const struct matrix *x,
     size_t elements = (size_t)call->rows * (size_t)call->outputs;
     float *y = xcalloc(elements, sizeof *y);
     CUDA_CHECK(cudaMemset(call->y, 0xff, elements * sizeof *y));
+    CUDA_CHECK(cudaDeviceSynchronize()); /* other streams do not wait for it */
     kernels_skinny(call, stream);
     CUDA_CHECK(cudaStreamSynchronize(stream));
     CUDA_CHECK(cudaMemcpy(y, call->y, elements * sizeof *y, cudaMemcpyDeviceToHost));
@@ -100,6 +101,7 @@ static float *make_floats(size_t count, float first, float step)
     for (size_t i = 0; i < count; i++)
         host[i] = first + step * (float)(i % 97);
     CUDA_CHECK(cudaMemcpy(gpu, host, count * sizeof *gpu, cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaDeviceSynchronize());
     free(host);
     return gpu;
 }
@@ -224,6 +226,7 @@ static void check_heads(struct skinny_call call)
         made[fused] = device_allocate((queries + 2 * cache) * sizeof *made[fused]);
         host[fused] = xcalloc(queries + 2 * cache, sizeof *host[fused]);
         CUDA_CHECK(cudaMemset(made[fused], 0, (queries + 2 * cache) * sizeof *made[fused]));
+        CUDA_CHECK(cudaDeviceSynchronize());
         own.heads.queries = made[fused];
         own.heads.keys = made[fused] + queries;
         own.heads.values = made[fused] + queries + cache;

@@ -36,6 +36,8 @@ static void capture(struct cuda *cuda, enum call call, bool far, int sessions)
     graph_shape(cuda, call, sessions);
     for (int i = 0; far && i < cuda->gpu_count; i++)
         cuda->gpus[i].batch.reach = 0;
+    if (call == CALL_STEP) /* which finds its batch there */
+        batch_send(cuda, call);
     calls_queue(cuda, call); /* once as it is: kernels are loaded when first used */
     cuda_wait(cuda);
     FOR_GPUS(cuda, gpu)
