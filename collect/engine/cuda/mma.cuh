@@ -60,6 +60,24 @@ static __device__ __forceinline__ void multiply(float (&sums)[4], const uint32_t
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* The 10 leading bits of a value's fraction, which tensor cores read of float32, and what is left of it. */
+static __device__ __forceinline__ void split_value(float x, uint32_t *leading, uint32_t *left)
+{
+    *leading = __float_as_uint(x) & 0xffffe000u;
+    *left = __float_as_uint(x - __uint_as_float(*leading));
+}
+
+/* sums += A B of 16 x 8 by 8 x 8 values of 10 bits. A's fragment: (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4); B's:
+ * rows t and t + 4 in column g. */
+static __device__ __forceinline__ void multiply_leading(float (&sums)[4], const uint32_t (&a)[4],
+                                                        const uint32_t (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 /* Two values rounded to bfloat16, the first in the low half. */
 static __device__ __forceinline__ uint32_t pack(float low, float high)
 {

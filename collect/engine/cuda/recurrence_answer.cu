@@ -6,14 +6,16 @@
  * ancestors' keys, times the decays between them; then the rows by levels, those whose ancestors are answered. A run
  * that advances its session folds each tile into the state and begins anew; other segments of more than a tile look
  * their ancestors in earlier tiles up in memory. */
+#include "collect/engine/cuda/mma.cuh"
 #include "collect/engine/cuda/recurrence.cuh"
 
 #define WARPS 8
 #define THREADS (WARPS * WARP)
 #define TILE 65                   /* so that two blocks of heads of 128 fit a multiprocessor of Hopper's */
 #define SHORT_TILE RECURRENT_NEAR /* of runs and deep trees: all ancestors in the tile are among the nearest */
-#define GROUPS (THREADS / 8)      /* of the product: a thread has 4 columns of every GROUPS-th row */
-#define PRODUCT_ROWS 5            /* of a thread: 2 TILE / GROUPS */
+#define GROUPS (THREADS / 8)      /* of the fold: a thread has 4 columns of 4 keys of so many */
+#define PRODUCT_TILES 9           /* of 16 rows: 2 TILE, rounded up */
+#define KEY_LANES 8               /* of a product of two keys: a warp has WARP / KEY_LANES of them at a time */
 
 /* Shared memory in floats; keys and queries are padded to whole float4, and rows one further to spread the banks. */
 struct layout {
@@ -155,18 +157,25 @@ static __device__ __forceinline__ void weigh_row(const struct scene &scene, int 
     float all, before = product_before(ancestor >= 0 ? decay_of(scene, ancestor) : 1.0f, &all);
     float weight = scene.decays[row] * before, total = scene.decays[row] * all, key_weight = 0, query_weight = 0;
     int inside = __popc(__ballot_sync(ALL_LANES, ancestor >= scene.start));
-    for (int i = 0; i < inside; i++) {
-        const float *other = scene.keys + (__shfl_sync(ALL_LANES, ancestor, i) - scene.start) * scene.pitch;
+    for (int first = 0; first < inside; first += WARP / KEY_LANES) {
+        int own = min(first + lane / KEY_LANES, inside - 1), from = (lane - first) * KEY_LANES % WARP;
+        const float *other = scene.keys + (__shfl_sync(ALL_LANES, ancestor, own) - scene.start) * scene.pitch;
         float by_key = 0, by_query = 0;
-        for (int k = lane * 4; k < width; k += 4 * WARP) {
+        for (int k = lane % KEY_LANES * 4; k < width; k += 4 * KEY_LANES) {
             float4 quad = *(const float4 *)(other + k);
             by_key = dot_quads(*(const float4 *)(key + k), quad, by_key);
             by_query = dot_quads(*(const float4 *)(query + k), quad, by_query);
         }
-        by_key = warp_sum(by_key);
-        by_query = warp_sum(by_query);
-        key_weight = lane == i ? weight * by_key : key_weight;
-        query_weight = lane == i ? weight * by_query : query_weight;
+        for (int step = 1; step < KEY_LANES; step *= 2) {
+            by_key += __shfl_xor_sync(ALL_LANES, by_key, step);
+            by_query += __shfl_xor_sync(ALL_LANES, by_query, step);
+        }
+        by_key = __shfl_sync(ALL_LANES, by_key, from & (WARP - 1));
+        by_query = __shfl_sync(ALL_LANES, by_query, from & (WARP - 1));
+        if (lane >= first && lane < min(first + WARP / KEY_LANES, inside)) {
+            key_weight = weight * by_key;
+            query_weight = weight * by_query;
+        }
     }
     float self = 0;
     for (int k = lane * 4; k < width; k += 4 * WARP)
@@ -188,64 +197,71 @@ static __device__ __forceinline__ void weigh_row(const struct scene &scene, int 
     }
 }
 
-/* reads[2 count, 32] = the factors times the state, times the rows' decays from the root on. */
-template <int ROWS> static __device__ __forceinline__ void read_state_with(const struct scene &scene)
+/* Adds a warp's share of [16 TILES, 8] to sums: of the factors' rows times 8 columns of the state, over half of the
+ * keys. Each number is two of 10 bits, of which the product of what is left is left out: float32's precision, nearly.
+ */
+template <int TILES>
+static __device__ __forceinline__ void multiply_state(const struct scene &scene, float (&sums)[TILES][4])
 {
-    int group = (int)threadIdx.x / 8, column = (int)threadIdx.x % 8 * 4, width = scene.pitch - 4;
-    float sums[ROWS][4] = {};
-    const float *factors[ROWS];
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, g = lane / 4, t = lane % 4;
+    int width = scene.pitch - 4, steps = (width + 7) / 8, half = warp / 4, rows = 2 * scene.count;
+    const float *state = scene.state + warp % 4 * 8 + g;
+    for (int step = half * steps / 2; step < (half + 1) * steps / 2; step++) {
+        int low = step * 8 + t, high = low + 4;
+        uint32_t leading[2], left[2];
+        split_value(low < width ? state[low * WARP] : 0, &leading[0], &left[0]);
+        split_value(high < width ? state[high * WARP] : 0, &leading[1], &left[1]);
 #pragma unroll
-    for (int i = 0; i < ROWS; i++)
-        factors[i] = scene.keys + min(group + i * GROUPS, 2 * scene.count - 1) * scene.pitch;
-    for (int k = 0; k < width; k += 4) {
-        float4 state[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            state[j] = *(const float4 *)(scene.state + (k + j) * WARP + column);
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            float4 quad = *(const float4 *)(factors[i] + k);
-            const float own[] = {quad.x, quad.y, quad.z, quad.w};
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                sums[i][0] = fmaf(own[j], state[j].x, sums[i][0]);
-                sums[i][1] = fmaf(own[j], state[j].y, sums[i][1]);
-                sums[i][2] = fmaf(own[j], state[j].z, sums[i][2]);
-                sums[i][3] = fmaf(own[j], state[j].w, sums[i][3]);
-            }
+        for (int tile = 0; tile < TILES; tile++) {
+            if (tile * 16 >= rows)
+                break;
+            const float *upper = scene.keys + min(tile * 16 + g, rows - 1) * scene.pitch;
+            const float *lower = scene.keys + min(tile * 16 + g + 8, rows - 1) * scene.pitch;
+            uint32_t a[4], rest[4];
+            split_value(low < width ? upper[low] : 0, &a[0], &rest[0]);
+            split_value(low < width ? lower[low] : 0, &a[1], &rest[1]);
+            split_value(high < width ? upper[high] : 0, &a[2], &rest[2]);
+            split_value(high < width ? lower[high] : 0, &a[3], &rest[3]);
+            multiply_leading(sums[tile], rest, leading);
+            multiply_leading(sums[tile], a, left);
+            multiply_leading(sums[tile], a, leading);
         }
     }
+}
+
+/* reads[2 count, 32] = the factors times the state, times the rows' decays from the root on. Warps have 8 columns each
+ * and half of the keys. */
+template <int TILES> static __device__ __forceinline__ void read_state_with(const struct scene &scene)
+{
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, rows = 2 * scene.count;
+    float sums[TILES][4] = {};
+    multiply_state<TILES>(scene, sums);
     __syncthreads(); /* the queries were used */
+    for (int half = 0; half < 2; half++) {
 #pragma unroll
-    for (int i = 0; i < ROWS; i++) {
-        int row = group + i * GROUPS;
-        if (row >= 2 * scene.count)
-            break;
-        float total = scene.totals[row % scene.count];
-        *(float4 *)(scene.reads + row * WARP + column) =
-            make_float4(total * sums[i][0], total * sums[i][1], total * sums[i][2], total * sums[i][3]);
+        for (int i = 0; i < TILES * 2; i++) {
+            int row = i / 2 * 16 + i % 2 * 8 + lane / 4;
+            if (warp / 4 != half || row >= rows)
+                continue;
+            float total = scene.totals[row % scene.count];
+            float2 *to = (float2 *)(scene.reads + row * WARP + warp % 4 * 8 + lane % 4 * 2);
+            float2 before = half ? *to : make_float2(0, 0);
+            *to = make_float2(before.x + total * sums[i / 2][i % 2 * 2], before.y + total * sums[i / 2][i % 2 * 2 + 1]);
+        }
+        __syncthreads();
     }
-    __syncthreads();
 }
 
 static __device__ __forceinline__ void read_state_of(const struct scene &scene)
 {
-    switch ((2 * scene.count + GROUPS - 1) / GROUPS) {
-    case 1:
+    if (2 * scene.count <= 16)
         read_state_with<1>(scene);
-        break;
-    case 2:
-        read_state_with<2>(scene);
-        break;
-    case 3:
+    else if (2 * scene.count <= 48)
         read_state_with<3>(scene);
-        break;
-    case 4:
-        read_state_with<4>(scene);
-        break;
-    default:
-        read_state_with<PRODUCT_ROWS>(scene);
-    }
+    else if (2 * scene.count <= 80)
+        read_state_with<5>(scene);
+    else
+        read_state_with<PRODUCT_TILES>(scene);
 }
 
 /* Adds to a row's reads what its ancestors in earlier tiles say: all from memory. */
