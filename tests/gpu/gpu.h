@@ -20,6 +20,16 @@ static inline void gpu_fetch(void *to, const void *from, size_t bytes)
     CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost));
 }
 
+/* What is allocated next is likely to lie where this was, and nothing may depend on its being zero. */
+static inline void gpu_leave_rubbish(void)
+{
+    const size_t bytes = (size_t)2 << 30;
+    void *memory = device_allocate(bytes);
+    CUDA_CHECK(cudaMemset(memory, 0x5a, bytes));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    CUDA_CHECK(cudaFree(memory));
+}
+
 /* Uniform in [-1, 1), the same in every run. */
 static inline float gpu_random(uint64_t *state)
 {

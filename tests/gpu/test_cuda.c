@@ -4,6 +4,7 @@
 #include "collect/engine/backend.h"
 #include "collect/engine/engine.h"
 #include "tests/engine/model_files.h"
+#include "tests/gpu/gpu.h"
 #include "tests/record/fixture.h"
 
 #include <math.h>
@@ -33,6 +34,8 @@ static int find_gpu(void **state)
     cuda = backend_find("cuda", &reason);
     if (!cuda)
         print_message("SKIPPED: %s\n", reason.message);
+    else
+        gpu_leave_rubbish();
     return 0;
 }
 
