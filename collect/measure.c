@@ -7,6 +7,7 @@
 #include "collect/telemetry.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,10 +299,24 @@ static int observe(struct recording *recording)
     return source->class->observe ? source->class->observe(source, &recording->observed, recording->error) : 0;
 }
 
+/* The program ends: the attempt with it, and with the reason. */
+static void end_with_program(void *context, const char *message)
+{
+    struct recording *recording = context;
+    struct error error = {0};
+    recording->error = &error;
+    recording->failure = SOURCE_SERVER_DIED;
+    fail(&recording->reason, "%s", message);
+    if (end(recording, false))
+        fprintf(stderr, "cleanslate: %s\n", error.message);
+}
+
 /* Runs, audits and closes the file. */
 static int run(struct recording *recording, int in_flight)
 {
+    die_set_last_act(end_with_program, recording);
     bool complete = !recording->failure && answer(recording, in_flight) && !observe(recording) && !audit(recording);
+    die_set_last_act(NULL, NULL);
     if (!complete && !recording->failure && !interrupt_seen())
         fail(recording->error, "%s: the source answered %d of %d requests", recording->id, recording->sample_count,
              recording->request_count);

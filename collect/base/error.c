@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <utf8proc.h>
 
 /* Messages quote what files hold: control characters would break the line or steer a terminal. */
@@ -50,20 +51,53 @@ int fail_errno(struct error *error, const char *format, ...)
     return fail(error, "%s: %s", message, strerror(number));
 }
 
+#ifdef CLEANSLATE_DEBUG
+static _Thread_local int frozen;
+#endif
+
+static void (*last_act)(void *context, const char *message);
+static void *last_context;
+
+void die_set_last_act(void (*act)(void *context, const char *message), void *context)
+{
+    last_act = act;
+    last_context = context;
+}
+
+static void say_last(const char *format, va_list arguments)
+{
+    struct error last = {0};
+    void (*act)(void *context, const char *message) = last_act;
+    vsnprintf(last.message, sizeof last.message, format, arguments);
+    fprintf(stderr, "cleanslate: %s\n", last.message);
+    last_act = NULL;
+#ifdef CLEANSLATE_DEBUG
+    frozen = 0; /* nothing is timed any more */
+#endif
+    if (act)
+        act(last_context, last.message);
+}
+
 void die(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fputs("cleanslate: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    say_last(format, arguments);
     va_end(arguments);
     exit(EXIT_CODE_FAILURE);
 }
 
-#ifdef CLEANSLATE_DEBUG
-static _Thread_local int frozen;
+void die_at_once(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say_last(format, arguments);
+    va_end(arguments);
+    fflush(NULL);
+    _exit(EXIT_CODE_FAILURE);
+}
 
+#ifdef CLEANSLATE_DEBUG
 void memory_freeze(void)
 {
     frozen++;

@@ -28,6 +28,13 @@ int fail_errno(struct error *error, const char *format, ...) __attribute__((form
 /* Prints one line to stderr and ends the program with status 1. */
 void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
+/* The same where what runs at exit could wait for ever: nothing does, but that streams are flushed. */
+void die_at_once(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* What is called with the message before either of these ends the program, on the thread that they are called on; once,
+ * so that it may fail in the same way. NULL: nothing. */
+void die_set_last_act(void (*act)(void *context, const char *message), void *context);
+
 /* Never answer NULL: running out of memory ends in die(). Memory is given back by free(). */
 void *xmalloc(size_t size);
 void *xcalloc(size_t count, size_t size);

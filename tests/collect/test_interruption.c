@@ -32,6 +32,19 @@ static void kill_at_request(struct fake_source *source)
         raise(SIGKILL);
 }
 
+/* What only a broken machine gets wrong, such as a GPU that hangs: with and without what runs at exit. */
+static void break_at_request(struct fake_source *source)
+{
+    if (source->requests == source->at_request)
+        die("GPU 1 has not answered");
+}
+
+static void break_off_at_request(struct fake_source *source)
+{
+    if (source->requests == source->at_request)
+        die_at_once("GPU 1 has not answered");
+}
+
 static void interrupt_at_request(struct fake_source *source)
 {
     if (source->requests == source->at_request)
@@ -57,7 +70,7 @@ static void die_at_request(struct bench *bench, void (*how)(struct fake_source *
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 9);
+    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 9 || WEXITSTATUS(status) == EXIT_CODE_FAILURE);
     bench->source.on_request = NULL;
 }
 
@@ -81,6 +94,40 @@ static void goes_on_after_a_crash(void **state)
         incomplete += !run.attempts[i].attempt.complete && !run.attempts[i].attempt.end_status;
     assert_int_equal(incomplete, 2);
     run_free(&run);
+}
+
+/* The attempt is ended with the program's last message, and is invalid for that reason. */
+static void says_of_what_the_program_died(void **state)
+{
+    struct bench *bench = *state;
+    void (*const ways[])(struct fake_source *) = {break_at_request, break_off_at_request};
+    for (int i = 0; i < 2; i++) {
+        struct run run;
+        int died = 0;
+        die_at_request(bench, ways[i], (i + 1) * BENCH_REQUESTS + 2);
+        bench_read_run(bench, &run);
+        for (int a = 0; a < run.attempt_count; a++) {
+            const struct judged *judged = &run.attempts[a];
+            if (judged->attempt.complete)
+                continue;
+            assert_string_equal(judged->attempt.end_status, "failed");
+            assert_string_equal(judged->attempt.error_code, "SERVER_DIED");
+            assert_int_equal(judged->attempt.sample_count, 1);
+            const struct verdict *verdict = NULL;
+            for (int v = 0; v < judged->verdicts.count; v++)
+                if (judged->verdicts.items[v].rule == RULE_SERVER_DIED)
+                    verdict = &judged->verdicts.items[v];
+            assert_non_null(verdict);
+            assert_int_equal(verdict->level, RULE_INVALID);
+            assert_non_null(strstr(verdict->detail, "GPU 1 has not answered"));
+            died++;
+        }
+        assert_int_equal(died, i + 1);
+        assert_int_equal(bench_count_lines(&run.ledger, "begin"), bench_count_lines(&run.ledger, "end"));
+        run_free(&run);
+    }
+    bench_expect_success(bench);
+    bench_check_complete(bench);
 }
 
 /* What is not a result is not counted as a try. */
@@ -288,6 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(goes_on_after_a_crash),
+        TEST(says_of_what_the_program_died),
         TEST(goes_on_after_any_number_of_crashes),
         TEST(measures_side_by_side_again_after_a_reboot),
         TEST(ends_with_whole_lines_when_interrupted),
