@@ -36,11 +36,13 @@ static void lead_rows(struct cuda *cuda, int first, int count)
 static void choose_rows(struct cuda *cuda, int first, int count, bool decode_on)
 {
     lead_rows(cuda, first, count);
+    peers_send_leaders(cuda, count);
     FOR_GPUS(cuda, gpu) {
         bool answers = gpu == cuda->gpus;
         const struct batch *batch = &gpu->batch;
         struct decide_call call = {.meeting = gpu->meeting,
                                    .rows = count,
+                                   .slices = cuda->options.ranks,
                                    .how = batch->how + first,
                                    .chosen = answers && !decode_on ? cuda->choices : NULL,
                                    .decode_on = decode_on,
@@ -53,9 +55,7 @@ static void choose_rows(struct cuda *cuda, int first, int count, bool decode_on)
                                    .ring = answers ? cuda->ahead.ring : NULL,
                                    .ring_steps = CUDA_AHEAD,
                                    .ring_rows = cuda->options.sessions};
-        for (int i = 0; i < cuda->gpu_count; i++)
-            FOR_RANKS(&cuda->gpus[i], rank)
-                call.leaders[call.slices++] = rank->leaders;
+        peers_find_leaders(cuda, gpu, count, call.leaders);
         kernels_decide(&call, gpu->stream);
     }
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ANSWER_LIMIT_NS (60 * (int64_t)1000000000) /* a GPU that takes longer is lost */
+#define SECOND_NS 1000000000
 
 static int least(int a, int b)
 {
@@ -17,13 +17,21 @@ static int least(int a, int b)
 
 /* --- waiting ---------------------------------------------------------------------------------------------------- */
 
-static void check_answer(const struct gpu *gpu, cudaError_t status, int64_t since)
+static void check_answer(const struct cuda *cuda, const struct gpu *gpu, cudaError_t status, int64_t since)
 {
     if (status != cudaErrorNotReady)
         CUDA_CHECK(status);
-    else if (clock_now_ns() - since > ANSWER_LIMIT_NS)
-        die("GPU %d has not answered for %d s: it, or another that it waits for, hangs", gpu->ordinal,
-            (int)(ANSWER_LIMIT_NS / 1000000000));
+    else if (clock_now_ns() - since > cuda->answer_limit_ns)
+        die_at_once("GPU %d has not answered for %d s: it, or another that it waits for, hangs", gpu->ordinal,
+                    (int)(cuda->answer_limit_ns / SECOND_NS));
+}
+
+/* What was computed without another GPU's share is worth nothing. */
+static void check_company(const struct cuda *cuda)
+{
+    if (cuda->lost && *(volatile unsigned *)cuda->lost)
+        die_at_once("a GPU has waited for another's share of a sum for %d s: that one hangs, or was not given its work",
+                    (int)(cuda->answer_limit_ns / SECOND_NS));
 }
 
 void cuda_wait(const struct cuda *cuda)
@@ -31,14 +39,16 @@ void cuda_wait(const struct cuda *cuda)
     int64_t since = clock_now_ns();
     FOR_GPUS(cuda, gpu)
         for (cudaError_t status; (status = cudaStreamQuery(gpu->stream)) != cudaSuccess;)
-            check_answer(gpu, status, since);
+            check_answer(cuda, gpu, status, since);
+    check_company(cuda);
 }
 
 void cuda_wait_for(const struct cuda *cuda, cudaEvent_t event)
 {
     int64_t since = clock_now_ns();
     for (cudaError_t status; (status = cudaEventQuery(event)) != cudaSuccess;)
-        check_answer(cuda->gpus, status, since);
+        check_answer(cuda, cuda->gpus, status, since);
+    check_company(cuda);
 }
 
 /* Waits for a call's answer, and notes how long a commit before it took. */

@@ -112,13 +112,14 @@ struct gpu {
     struct batch batch; /* the call's, on this GPU */
     struct kept kept;
     struct meeting meeting; /* with the other GPUs */
-    float *x;               /* [rows, hidden_size]: the residual stream */
-    void *input;            /* [rows, hidden_size]: what a product reads */
-    void *normed;           /* [rows, hidden_size]: what the head reads */
-    float *squares;         /* [PRODUCT_OWN_ROWS, tiles]: of x, by tiles, where few rows are left unnormed */
-    void *features;         /* [rows, feature_count * hidden_size] */
-    void *kept_features;    /* the same for paths */
-    unsigned *steps;        /* of `auto`, that this GPU has made */
+    unsigned *mailbox; /* what they send: [2, GPUs, peers_mailbox_words()]; or, by NCCL, one rank's behind another's */
+    float *x;          /* [rows, hidden_size]: the residual stream */
+    void *input;       /* [rows, hidden_size]: what a product reads */
+    void *normed;      /* [rows, hidden_size]: what the head reads */
+    float *squares;    /* [PRODUCT_OWN_ROWS, tiles]: of x, by tiles, where few rows are left unnormed */
+    void *features;    /* [rows, feature_count * hidden_size] */
+    void *kept_features;                    /* the same for paths */
+    unsigned *steps;                        /* of `auto`, that this GPU has made */
     cudaGraphExec_t *graphs[CALL_COUNT][2]; /* host [sessions]: of 1, 2, ... sessions, near ones and far ones */
 };
 
@@ -132,6 +133,9 @@ struct cuda {
     json_t *algorithms; /* of products, chosen so far */
     struct gpu *gpus;
     int gpu_count;
+    struct nccl *nccl;                               /* between GPUs that do not reach each other's memory, or NULL */
+    unsigned *lost;                                  /* host, pinned: not 0 where a GPU waited for another too long */
+    int64_t answer_limit_ns;                         /* a GPU that takes longer is lost */
     int most_rows, head_rows;                        /* of a batch; whose logits exist at a time */
     int block;                                       /* slots of the drafter's block that was captured */
     int path_rows;                                   /* the most rows that a round of the engine's keeps of a session */
@@ -240,6 +244,25 @@ json_t *cuda_describe_device(enum engine_dtype dtype);
 
 void load_weights(struct cuda *cuda, struct gpu *gpu);
 void load_rotation(const struct cuda *cuda, const struct gpu *gpu, bool drafter);
+
+/* --- peers.c ---------------------------------------------------------------------------------------------------- */
+
+/* Whether GPUs meet or have NCCL; -1 where there is neither. */
+int peers_open(struct cuda *cuda, struct error *error);
+void peers_close(struct cuda *cuda);
+
+/* Words that a GPU may send another at a time. */
+size_t peers_mailbox_words(const struct cuda *cuda);
+
+/* Tells each GPU where the others' mailboxes are, once there is memory. */
+void peers_introduce(struct cuda *cuda);
+
+/* Queues that all ranks' sums[which][rows, hidden_size], or leaders[rows], come to every GPU, where no meeting brings
+ * them; and where the kernel that needs them finds each rank's: NULL where the meeting does. */
+void peers_send_sums(const struct cuda *cuda, int which, int rows);
+void peers_find_sums(const struct cuda *cuda, const struct gpu *gpu, int which, int rows, const float **sums);
+void peers_send_leaders(const struct cuda *cuda, int rows);
+void peers_find_leaders(const struct cuda *cuda, const struct gpu *gpu, int rows, const struct leader **leaders);
 
 /* --- ready.c ---------------------------------------------------------------------------------------------------- */
 

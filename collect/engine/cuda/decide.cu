@@ -3,12 +3,34 @@
 
 #define THREADS 128
 
-static __device__ struct leader all_slices(const struct decide_call &call, int row)
+static __device__ void tell(const struct meeting &meeting, unsigned side, int row, const struct leader &own)
 {
+    const struct words<4> words = {
+        {
+            __float_as_uint(own.best), __float_as_uint(own.second), (unsigned)own.token, 0
+        }
+    };
+    for (int other = 0; other < meeting.gpus; other++)
+        if (other != meeting.index)
+            send(meeting, side, other, (size_t)row * 4, words);
+}
+
+static __device__ struct leader hear(const struct meeting &meeting, unsigned side, int row, int from)
+{
+    size_t at = (size_t)row * 4;
+    const struct words<4> words = receive(meeting, side, from, at, expect<4>(meeting, side, from, at));
+    return {__uint_as_float(words.values[0]), __uint_as_float(words.values[1]), (int)words.values[2]};
+}
+
+static __device__ struct leader all_slices(const struct decide_call &call, unsigned side, int row)
+{
+    const struct meeting &meeting = call.meeting;
     struct leader leader = {-INFINITY, -INFINITY, INT32_MAX};
+    if (meeting.gpus > 1)
+        tell(meeting, side, row, call.leaders[meeting.index][row]);
     for (int i = 0; i < call.slices; i++) {
-        const volatile struct leader *from = &call.leaders[i][row];
-        struct leader other = {from->best, from->second, from->token};
+        bool here = meeting.gpus <= 1 || i == meeting.index;
+        struct leader other = here ? call.leaders[i][row] : hear(meeting, side, row, i);
         bool better = other.best > leader.best || (other.best == leader.best && other.token < leader.token);
         float loser = better ? leader.best : other.best;
         leader.second = fmaxf(fmaxf(leader.second, other.second), loser);
@@ -25,10 +47,10 @@ static __global__ void decide(const struct decide_call call)
     int row = (int)(blockIdx.x * THREADS + threadIdx.x);
     wait_for_previous();
     let_next_start();
-    meet(call.meeting);
+    unsigned side = call.meeting.gpus > 1 ? meet(call.meeting) : 0;
     unsigned step = call.decode_on ? *call.steps : 0;
     if (row < call.rows) {
-        const struct leader leader = all_slices(call, row);
+        const struct leader leader = all_slices(call, side, row);
         float temperature = call.how[row].temperature, margin = leader.best - leader.second;
         struct choice choice;
         choice.token = leader.token == INT32_MAX ? 0 : leader.token; /* nothing but NaN: the first */
@@ -48,7 +70,6 @@ static __global__ void decide(const struct decide_call call)
     __syncthreads();
     if (call.decode_on && row == 0)
         *call.steps = step + 1;
-    part(call.meeting);
 }
 
 void kernels_decide(const struct decide_call *call, cudaStream_t stream)

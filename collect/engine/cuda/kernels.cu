@@ -1,5 +1,4 @@
 #include "collect/engine/cuda/heads.cuh"
-#include "collect/engine/cuda/meeting.cuh"
 
 #define THREADS 256
 
@@ -21,100 +20,6 @@ void kernels_embed(enum element type, const void *table, const int *tokens, int 
                    cudaStream_t stream)
 {
     OF_TYPE(type, launch(embed<T>, dim3((unsigned)rows), THREADS, 0, stream, (const T *)table, tokens, width, x));
-}
-
-#define ROW_THREADS 1024 /* of a block that has a whole row */
-
-/* --- the residual stream ---------------------------------------------------------------------------------------- */
-
-/* W elements that are loaded and stored together. */
-template <int W> struct pack {
-    float values[W];
-};
-
-template <int W> static __device__ __forceinline__ struct pack<W> load_pack(const float *from) {
-    struct pack<W> pack;
-    if (W == 4) {
-        float4 quad = __ldcg((const float4 *)from);
-        pack.values[0] = quad.x, pack.values[W / 4] = quad.y, pack.values[W / 2] = quad.z, pack.values[W - 1] = quad.w;
-    } else {
-        pack.values[0] = __ldcg(from);
-    }
-    return pack;
-}
-
-/* Packs of the row, for each thread: VALUES. */
-template <typename T, int W, int VALUES>
-static __global__ void __launch_bounds__(ROW_THREADS) add_norm(const struct add_norm_call call)
-{
-    __shared__ float parts[WARP];
-    size_t row = blockIdx.x, width = (size_t)call.width, first = threadIdx.x * (size_t)W, step = blockDim.x * (size_t)W;
-    float *x = call.x ? call.x + row * width : NULL, squares = 0;
-    struct pack<W> held[VALUES];
-    wait_for_previous();
-    let_next_start();
-    if (call.sum_count)
-        meet(call.meeting);
-#pragma unroll
-    for (int v = 0; v < VALUES; v++)
-        held[v] = x && first + v * step < width ? load_pack<W>(x + first + v * step) : (struct pack<W>){};
-#pragma unroll 4
-    for (int s = 0; s < call.sum_count; s++) {
-#pragma unroll
-        for (int v = 0; v < VALUES; v++) {
-            if (first + v * step >= width)
-                continue;
-            struct pack<W> more = load_pack<W>(call.sums[s] + row * width + first + v * step);
-#pragma unroll
-            for (int w = 0; w < W; w++)
-                held[v].values[w] += more.values[w];
-        }
-    }
-#pragma unroll
-    for (int v = 0; v < VALUES; v++) {
-        size_t i = first + v * step;
-        if (i >= width)
-            continue;
-#pragma unroll
-        for (int w = 0; w < W; w++) {
-            float value = held[v].values[w];
-            squares = fmaf(value, value, squares);
-            if (x && call.sum_count)
-                x[i + w] = value;
-            if (call.features)
-                store((T *)call.features + (row * (size_t)call.feature_count + (size_t)call.feature_index) * width + i +
-                          w,
-                      value);
-        }
-    }
-    if (call.weight) {
-        squares = block_sum(squares, parts);
-        if (call.squares && threadIdx.x == 0)
-            call.squares[row] = squares;
-        float scale = call.squares ? 1 : 1.0f / sqrtf(squares / (float)width + call.epsilon);
-#pragma unroll
-        for (int v = 0; v < VALUES; v++) {
-            size_t i = first + v * step;
-#pragma unroll
-            for (int w = 0; w < W && i < width; w++)
-                store((T *)call.out + row * width + i + w, held[v].values[w] * scale * call.weight[i + w]);
-        }
-    }
-    if (call.sum_count)
-        part(call.meeting);
-}
-
-void kernels_add_norm(const struct add_norm_call *call, cudaStream_t stream)
-{
-    dim3 grid((unsigned)call->rows);
-    if (call->width % 4 == 0 && call->width <= 4096)
-        OF_TYPE(call->type, launch(add_norm<T, 4, 1>, grid, ROW_THREADS, 0, stream, *call));
-    else if (call->width % 4 == 0 && call->width <= 16384)
-        OF_TYPE(call->type, launch(add_norm<T, 4, 4>, grid, ROW_THREADS, 0, stream, *call));
-    else if (call->width <= 16384)
-        OF_TYPE(call->type, launch(add_norm<T, 1, 16>, grid, ROW_THREADS, 0, stream, *call));
-    else
-        die("rows of %d columns, where 16384 are readied", call->width);
 }
 
 /* --- the MLP ---------------------------------------------------------------------------------------------------- */

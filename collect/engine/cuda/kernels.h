@@ -26,23 +26,29 @@ static inline size_t element_size(enum element type)
 void kernels_embed(enum element type, const void *table, const int *tokens, int rows, int width, float *x,
                    cudaStream_t stream);
 
-/* GPUs that read each other's memory meet by flags: each counts its meetings, tells the others, and waits for them. */
+/* GPUs that reach each other's memory meet inside a kernel, by words that each writes into the others' mailboxes
+ * (meeting.cuh). All run the same kernels in the same order. */
 #define RANKS_MAXIMUM 8
+#define MEETING_SHARED_BYTES (256 << 10) /* from here on, among more than two, each adds its share of the rows */
 struct meeting {
-    int gpus, index;                 /* 1: nobody to meet */
-    unsigned *flags;                 /* [gpus]: how many meetings each of the others has reached */
-    unsigned *others[RANKS_MAXIMUM]; /* each GPU's flags */
-    unsigned *count, *arrived;       /* meetings of this GPU; blocks of the kernel at hand that are through */
+    int gpus, index;                    /* 1 or 0: nobody to meet */
+    unsigned *mailboxes[RANKS_MAXIMUM]; /* of each GPU: [2, gpus, size], all bits set before the first meeting */
+    size_t size;                        /* words that a GPU sends another in one meeting: at least a row, and four of
+                                         * each row of a choice */
+    size_t shared_bytes;                /* of all rows; see above */
+    unsigned *side, *arrived;           /* this GPU's, zeroed: the mailboxes' side that is next; blocks that know it */
+    unsigned *lost;                     /* the host's, pinned: whether a GPU waited for another longer than: */
+    unsigned long long limit_ns;
 };
 
-/* What becomes of the residual stream between two products, a row a block: the GPUs meet; x += the ranks' sums, in
- * their order; a copy of x in the type becomes column block feature_index of features[rows, feature_count, width];
- * x / sqrt(mean(x²) + epsilon) · weight in the type goes to out. */
+/* What becomes of the residual stream between two products: x += the ranks' sums, in their order; a copy of x in the
+ * type becomes column block feature_index of features[rows, feature_count, width]; x / sqrt(mean(x²) + epsilon) ·
+ * weight in the type goes to out. Where there are sums, the kernel queued just before does not write x. */
 struct add_norm_call {
     enum element type;
     int rows, width;
-    struct meeting meeting;
-    const float *sums[RANKS_MAXIMUM]; /* [rows, width] each */
+    struct meeting meeting;           /* of a GPU each for the ranks */
+    const float *sums[RANKS_MAXIMUM]; /* [rows, width] each; with a meeting those of this GPU's rank, in its place */
     int sum_count;                    /* 0: nothing is added and nobody met */
     float *x;                         /* [rows, width]; NULL: nothing, and it is not kept */
     void *features;                   /* NULL: none are kept */
@@ -187,7 +193,7 @@ size_t kernels_choose_partials(int rows);
 struct decide_call {
     struct meeting meeting;
     int rows, slices;
-    const struct leader *leaders[RANKS_MAXIMUM]; /* [rows] */
+    const struct leader *leaders[RANKS_MAXIMUM]; /* [rows]; with a meeting those of this GPU's rank, in its place */
     const struct choose_row *how;                /* [rows] */
     struct choice *chosen;                       /* [rows], or NULL */
     bool decode_on;

@@ -320,16 +320,17 @@ static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, f
         .type = cuda->type,
         .rows = rows,
         .width = cuda->options.target->hidden_size,
-        .meeting = gpu->meeting,
         .x = x,
         .weight = norm,
         .epsilon = epsilon,
         .squares = squares,
         .out = out,
     };
-    for (int i = 0; i < cuda->gpu_count && which >= 0; i++)
-        FOR_RANKS(&cuda->gpus[i], rank)
-            call.sums[call.sum_count++] = rank->sums[which];
+    if (which >= 0) {
+        call.meeting = gpu->meeting;
+        call.sum_count = cuda->options.ranks;
+        peers_find_sums(cuda, gpu, which, rows, call.sums);
+    }
     if (feature >= 0) {
         call.features = gpu->features;
         call.feature_index = feature;
@@ -372,19 +373,22 @@ static void start(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
 
 void layers_run(struct cuda *cuda, bool drafter)
 {
+    int rows = cuda->host.rows;
     FOR_GPUS(cuda, gpu)
         start(cuda, gpu, drafter);
     for (int layer = 0; layer < model_of(cuda, drafter)->layer_count; layer++) {
-        FOR_GPUS(cuda, gpu) {
+        FOR_GPUS(cuda, gpu)
             FOR_RANKS(gpu, rank)
                 run_mixer(cuda, gpu, rank, drafter, layer);
+        peers_send_sums(cuda, 0, rows);
+        FOR_GPUS(cuda, gpu)
             finish_mixer(cuda, gpu, drafter, layer);
-        }
-        FOR_GPUS(cuda, gpu) {
+        FOR_GPUS(cuda, gpu)
             FOR_RANKS(gpu, rank)
                 run_mlp(cuda, gpu, rank, drafter, layer);
+        peers_send_sums(cuda, 1, rows);
+        FOR_GPUS(cuda, gpu)
             finish_mlp(cuda, gpu, drafter, layer);
-        }
     }
     if (model_of(cuda, drafter)->recurrent_count)
         FOR_GPUS(cuda, gpu)
@@ -489,10 +493,11 @@ static void project(const struct cuda *cuda, const struct gpu *gpu, bool kept, i
 void layers_add_context(struct cuda *cuda, bool kept)
 {
     int rows = kept ? cuda->host_kept.count : cuda->host.rows;
-    FOR_GPUS(cuda, gpu) {
+    FOR_GPUS(cuda, gpu)
         fuse(cuda, gpu, kept ? gpu->kept_features : gpu->features, rows);
+    peers_send_sums(cuda, 2, rows);
+    FOR_GPUS(cuda, gpu)
         add_norm(cuda, gpu, rows, NULL, 2, gpu->hidden_norm, cuda->options.drafter->norm_epsilon, -1, NULL, gpu->input);
-    }
     FOR_GPUS(cuda, gpu)
         project(cuda, gpu, kept, rows);
 }

@@ -124,6 +124,7 @@ static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
     size_t rows = (size_t)cuda->most_rows, head = (size_t)cuda->head_rows, hidden = (size_t)models[0]->hidden_size;
     size_t size = element_size(cuda->type);
     size_t features = models[1] ? rows * (size_t)models[1]->feature_count * hidden : 0;
+    size_t mailbox = cuda->gpu_count > 1 ? 2 * (size_t)cuda->gpu_count * peers_mailbox_words(cuda) : 0;
     int count = 0;
     for (int i = 0; i < 2 && models[i]; i++) {
         size_t angles = (size_t)cuda->options.capacity * (size_t)models[i]->rotary_size / 2;
@@ -133,8 +134,8 @@ static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
     for (enum call call = 0; call < CALL_COUNT; call++)
         buffers[count++] = (struct buffer){(void **)&gpu->staging[call], cuda->staging[call].size, 1};
     const struct buffer list[] = {
-        {(void **)&gpu->meeting.flags, RANKS_MAXIMUM, sizeof(unsigned)},
-        {(void **)&gpu->meeting.count, 1, sizeof(unsigned)},
+        {(void **)&gpu->mailbox, mailbox, sizeof *gpu->mailbox},
+        {(void **)&gpu->meeting.side, 1, sizeof(unsigned)},
         {(void **)&gpu->meeting.arrived, 1, sizeof(unsigned)},
         {(void **)&gpu->steps, 1, sizeof(unsigned)},
         {(void **)&gpu->x, rows * hidden, sizeof(float)},
@@ -156,6 +157,7 @@ static int list_host(struct cuda *cuda, struct buffer *buffers)
         buffers[count++] =
             (struct buffer){(void **)&cuda->staging[call].host, cuda->staging[call].size, 1, BUFFER_PINNED};
     const struct buffer list[] = {
+        {(void **)&cuda->lost, 1, sizeof *cuda->lost, BUFFER_PINNED},
         {(void **)&cuda->choices, rows, sizeof(struct choice), BUFFER_PINNED},
         {(void **)&cuda->ahead.ring, CUDA_AHEAD * sessions, sizeof(struct choice), BUFFER_PINNED},
         {(void **)&cuda->row_logits, (size_t)cuda->options.target->vocabulary_size, sizeof(float), BUFFER_PINNED},

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define ROWS_MAXIMUM 2048 /* of a call */
+#define ANSWER_LIMIT_S 60 /* a GPU that takes longer is lost */
 
 /* --- what fits -------------------------------------------------------------------------------------------------- */
 
@@ -77,29 +78,6 @@ static void create_gpu(struct cuda *cuda, struct gpu *gpu, int ordinal, int firs
     gpu->library = product_library_open(cuda->type, gpu->stream, cuda->algorithms);
 }
 
-/* Every GPU reads what the others' ranks add. */
-static int open_peers(const struct cuda *cuda, struct error *error)
-{
-    FOR_GPUS(cuda, gpu)
-        for (int i = 0; i < cuda->gpu_count; i++) {
-            int other = cuda->gpus[i].ordinal, reachable = 0;
-            if (other == gpu->ordinal)
-                continue;
-            CUDA_CHECK(cudaDeviceCanAccessPeer(&reachable, gpu->ordinal, other));
-            if (!reachable)
-                return fail(error,
-                            "GPU %d cannot read the memory of GPU %d; choose GPUs of one NVLink or PCIe root by "
-                            "CUDA_VISIBLE_DEVICES, or another tensor_parallel",
-                            gpu->ordinal, other);
-            cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
-            if (status != cudaErrorPeerAccessAlreadyEnabled)
-                CUDA_CHECK(status);
-            else
-                cudaGetLastError();
-        }
-    return 0;
-}
-
 static int create_gpus(struct cuda *cuda, struct error *error)
 {
     const struct backend_options *options = &cuda->options;
@@ -111,18 +89,7 @@ static int create_gpus(struct cuda *cuda, struct error *error)
     cuda->gpus = xcalloc((size_t)distinct, sizeof *cuda->gpus);
     for (int i = 0; i < distinct; i++)
         create_gpu(cuda, &cuda->gpus[i], devices[i], i, options->ranks / distinct);
-    return open_peers(cuda, error);
-}
-
-static void introduce_gpus(struct cuda *cuda)
-{
-    for (int i = 0; i < cuda->gpu_count; i++) {
-        struct meeting *meeting = &cuda->gpus[i].meeting;
-        meeting->gpus = cuda->gpu_count;
-        meeting->index = i;
-        for (int j = 0; j < cuda->gpu_count; j++)
-            meeting->others[j] = cuda->gpus[j].meeting.flags;
-    }
+    return peers_open(cuda, error);
 }
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */
@@ -175,7 +142,7 @@ static bool takes_few(const struct layers *layers)
 
 static void ready_gpus(struct cuda *cuda)
 {
-    introduce_gpus(cuda);
+    peers_introduce(cuda);
     FOR_GPUS(cuda, gpu) {
         load_weights(cuda, gpu);
         for (int i = 0; i < (cuda->options.drafter ? 2 : 1); i++)
@@ -205,6 +172,14 @@ static json_t *own_algorithms(json_t *all)
     return own;
 }
 
+/* CLEANSLATE_ANSWER_LIMIT: other seconds than these. */
+static int64_t answer_limit_ns(void)
+{
+    const char *wanted = getenv("CLEANSLATE_ANSWER_LIMIT");
+    int64_t seconds = wanted ? strtoll(wanted, NULL, 10) : 0;
+    return (seconds > 0 ? seconds : ANSWER_LIMIT_S) * 1000000000;
+}
+
 struct backend *cuda_open(const struct backend_options *options, struct error *error)
 {
     if (device_find(error) != DEVICE_USABLE || check_options(options, error))
@@ -214,6 +189,7 @@ struct backend *cuda_open(const struct backend_options *options, struct error *e
     cuda->options = *options;
     cuda->type = options->dtype == ENGINE_BFLOAT16 ? ELEMENT_BFLOAT16 : ELEMENT_FLOAT32;
     cuda->algorithms = own_algorithms(options->algorithms);
+    cuda->answer_limit_ns = answer_limit_ns();
     if (create_gpus(cuda, error) || memory_take(cuda, error)) {
         cuda_close(&cuda->base);
         return NULL;
@@ -281,6 +257,7 @@ void cuda_close(struct backend *backend)
     memory_give_back(cuda);
     FOR_GPUS(cuda, gpu)
         close_gpu(cuda, gpu);
+    peers_close(cuda);
     for (int i = 0; i < 2; i++)
         if (cuda->marks[i])
             CUDA_CHECK(cudaEventDestroy(cuda->marks[i]));
