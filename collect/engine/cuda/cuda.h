@@ -57,10 +57,10 @@ struct rank {
     void *attended;         /* the same */
     void *gated;            /* [rows, inner] */
     float *partial;         /* attention's parts */
-    float *sums[3];         /* [rows, hidden_size]: what attention, the MLP and fc add; read by other GPUs */
+    float *sums;            /* [rows, hidden_size]: what attention, the MLP or fc add */
     float *logits;          /* [head_rows, vocabulary_size / ranks] */
     void *choose_partial;   /* of head_rows rows */
-    struct leader *leaders; /* [rows]: the slice's best token; read by other GPUs */
+    struct leader *leaders; /* [rows]: the slice's best token */
     void *top_partial;      /* of head_rows rows */
     int *draft_tokens;      /* host, pinned [sessions * block_size, draft_width] */
     float *draft_values;    /* the same */
@@ -257,10 +257,10 @@ size_t peers_mailbox_words(const struct cuda *cuda);
 /* Tells each GPU where the others' mailboxes are, once there is memory. */
 void peers_introduce(struct cuda *cuda);
 
-/* Queues that all ranks' sums[which][rows, hidden_size], or leaders[rows], come to every GPU, where no meeting brings
+/* Queues that all ranks' sums[rows, hidden_size], or leaders[rows], come to every GPU, where no meeting brings
  * them; and where the kernel that needs them finds each rank's: NULL where the meeting does. */
-void peers_send_sums(const struct cuda *cuda, int which, int rows);
-void peers_find_sums(const struct cuda *cuda, const struct gpu *gpu, int which, int rows, const float **sums);
+void peers_send_sums(const struct cuda *cuda, int rows);
+void peers_find_sums(const struct cuda *cuda, const struct gpu *gpu, int rows, const float **sums);
 void peers_send_leaders(const struct cuda *cuda, int rows);
 void peers_find_leaders(const struct cuda *cuda, const struct gpu *gpu, int rows, const struct leader **leaders);
 
