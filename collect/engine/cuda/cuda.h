@@ -112,12 +112,12 @@ struct gpu {
     struct batch batch; /* the call's, on this GPU */
     struct kept kept;
     struct meeting meeting; /* with the other GPUs */
-    unsigned *mailbox; /* what they send: [2, GPUs, peers_mailbox_words()]; or, by NCCL, one rank's behind another's */
-    float *x;          /* [rows, hidden_size]: the residual stream */
-    void *input;       /* [rows, hidden_size]: what a product reads */
-    void *normed;      /* [rows, hidden_size]: what the head reads */
-    float *squares;    /* [PRODUCT_OWN_ROWS, tiles]: of x, by tiles, where few rows are left unnormed */
-    void *features;    /* [rows, feature_count * hidden_size] */
+    void *mailbox;  /* what they send: [2, GPUs, peers_mailbox_words()]; or, by NCCL, one rank's behind another's */
+    float *x;       /* [rows, hidden_size]: the residual stream */
+    void *input;    /* [rows, hidden_size]: what a product reads */
+    void *normed;   /* [rows, hidden_size]: what the head reads */
+    float *squares; /* [PRODUCT_OWN_ROWS, tiles]: of x, by tiles, where few rows are left unnormed */
+    void *features; /* [rows, feature_count * hidden_size] */
     void *kept_features;                    /* the same for paths */
     unsigned *steps;                        /* of `auto`, that this GPU has made */
     cudaGraphExec_t *graphs[CALL_COUNT][2]; /* host [sessions]: of 1, 2, ... sessions, near ones and far ones */

@@ -36,7 +36,7 @@ static const struct {
 void device_check(cudaError_t status, const char *file, int line)
 {
     if (status != cudaSuccess)
-        die("%s:%d: CUDA: %s (%s)", file, line, cudaGetErrorString(status), cudaGetErrorName(status));
+        die_at_once("%s:%d: CUDA: %s (%s)", file, line, cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
 static int refuse(struct error *reason, cudaError_t status)

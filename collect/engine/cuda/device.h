@@ -20,7 +20,7 @@ enum device_state device_find(struct error *reason);
  * shared. */
 int device_assign(const char *list, int ranks, int *devices, struct error *error);
 
-/* Ends in die() with file, line and CUDA's text unless `status` is success. */
+/* Ends in die_at_once() with file, line and CUDA's text unless `status` is success. */
 #define CUDA_CHECK(call) device_check((call), __FILE__, __LINE__)
 void device_check(cudaError_t status, const char *file, int line);
 

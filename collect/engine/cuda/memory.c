@@ -131,7 +131,7 @@ static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
     for (enum call call = 0; call < CALL_COUNT; call++)
         buffers[count++] = (struct buffer){(void **)&gpu->staging[call], cuda->staging[call].size, 1};
     const struct buffer list[] = {
-        {(void **)&gpu->mailbox, mailbox, sizeof *gpu->mailbox},
+        {&gpu->mailbox, mailbox, sizeof(unsigned)},
         {(void **)&gpu->meeting.side, 1, sizeof(unsigned)},
         {(void **)&gpu->meeting.arrived, 1, sizeof(unsigned)},
         {(void **)&gpu->steps, 1, sizeof(unsigned)},

@@ -82,7 +82,7 @@ void peers_introduce(struct cuda *cuda)
         meeting->limit_ns = (unsigned long long)cuda->answer_limit_ns;
         for (int i = 0; i < cuda->gpu_count; i++)
             meeting->mailboxes[i] = cuda->gpus[i].mailbox;
-        CUDA_CHECK(cudaMemset(gpu->mailbox, 0xff, words * sizeof *gpu->mailbox));
+        CUDA_CHECK(cudaMemset(gpu->mailbox, 0xff, words * sizeof(unsigned)));
         CUDA_CHECK(cudaDeviceSynchronize());
     }
 }
