@@ -396,11 +396,12 @@ int summary_write(const json_t *summary, const char *path, struct error *error)
     char *json = json_dumps(summary, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     if (!json)
         die("cannot write the summary as JSON");
-    char *text = xformat("%s\n", json), *copy = xstrdup(path);
+    const size_t size = strlen(json);
+    char *text = xrealloc(json, size + 2, 1), *copy = xstrdup(path);
+    memcpy(text + size, "\n", 2);
     int result = file_make_folder(dirname(copy), error);
     if (!result)
-        result = file_write_whole(path, text, strlen(text), error);
-    free(json);
+        result = file_write_whole(path, text, size + 1, error);
     free(text);
     free(copy);
     return result;
