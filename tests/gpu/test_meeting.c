@@ -28,7 +28,6 @@ static int find_gpus(void **state)
 {
     (void)state;
     struct error reason = {0};
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* ranks that share a GPU must not queue behind one another */
     usable = device_find(&reason) == DEVICE_USABLE;
     if (usable)
         CUDA_CHECK(cudaGetDeviceCount(&gpus_here));

@@ -57,10 +57,10 @@ struct rank {
     void *attended;         /* the same */
     void *gated;            /* [rows, inner] */
     float *partial;         /* attention's parts */
-    float *sums;            /* [rows, hidden_size]: what attention, the MLP or fc add */
+    float *sums[3];         /* [rows, hidden_size]: what attention, the MLP and fc add; read by other GPUs */
     float *logits;          /* [head_rows, vocabulary_size / ranks] */
     void *choose_partial;   /* of head_rows rows */
-    struct leader *leaders; /* [rows]: the slice's best token */
+    struct leader *leaders; /* [rows]: the slice's best token; read by other GPUs */
     void *top_partial;      /* of head_rows rows */
     int *draft_tokens;      /* host, pinned [sessions * block_size, draft_width] */
     float *draft_values;    /* the same */
@@ -112,12 +112,12 @@ struct gpu {
     struct batch batch; /* the call's, on this GPU */
     struct kept kept;
     struct meeting meeting; /* with the other GPUs */
-    void *mailbox;  /* what they send: [2, GPUs, peers_mailbox_words()]; or, by NCCL, one rank's behind another's */
-    float *x;       /* [rows, hidden_size]: the residual stream */
-    void *input;    /* [rows, hidden_size]: what a product reads */
-    void *normed;   /* [rows, hidden_size]: what the head reads */
-    float *squares; /* [PRODUCT_OWN_ROWS, tiles]: of x, by tiles, where few rows are left unnormed */
-    void *features; /* [rows, feature_count * hidden_size] */
+    unsigned *mailbox; /* what they send: [2, GPUs, peers_mailbox_words()]; or, by NCCL, one rank's behind another's */
+    float *x;          /* [rows, hidden_size]: the residual stream */
+    void *input;       /* [rows, hidden_size]: what a product reads */
+    void *normed;      /* [rows, hidden_size]: what the head reads */
+    float *squares;    /* [PRODUCT_OWN_ROWS, tiles]: of x, by tiles, where few rows are left unnormed */
+    void *features;    /* [rows, feature_count * hidden_size] */
     void *kept_features;                    /* the same for paths */
     unsigned *steps;                        /* of `auto`, that this GPU has made */
     cudaGraphExec_t *graphs[CALL_COUNT][2]; /* host [sessions]: of 1, 2, ... sessions, near ones and far ones */
@@ -257,10 +257,10 @@ size_t peers_mailbox_words(const struct cuda *cuda);
 /* Tells each GPU where the others' mailboxes are, once there is memory. */
 void peers_introduce(struct cuda *cuda);
 
-/* Queues that all ranks' sums[rows, hidden_size], or leaders[rows], come to every GPU, where no meeting brings
+/* Queues that all ranks' sums[which][rows, hidden_size], or leaders[rows], come to every GPU, where no meeting brings
  * them; and where the kernel that needs them finds each rank's: NULL where the meeting does. */
-void peers_send_sums(const struct cuda *cuda, int rows);
-void peers_find_sums(const struct cuda *cuda, const struct gpu *gpu, int rows, const float **sums);
+void peers_send_sums(const struct cuda *cuda, int which, int rows);
+void peers_find_sums(const struct cuda *cuda, const struct gpu *gpu, int which, int rows, const float **sums);
 void peers_send_leaders(const struct cuda *cuda, int rows);
 void peers_find_leaders(const struct cuda *cuda, const struct gpu *gpu, int rows, const struct leader **leaders);
 

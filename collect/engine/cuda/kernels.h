@@ -33,8 +33,8 @@ void kernels_embed(enum element type, const void *table, const int *tokens, int 
 struct meeting {
     int gpus, index;                    /* 1 or 0: nobody to meet */
     unsigned *mailboxes[RANKS_MAXIMUM]; /* of each GPU: [2, gpus, size], all bits set before the first meeting */
-    size_t size;                        /* words that a GPU sends another in one meeting: at least a row, or four of
-                                         * each row of a choice; whole quads, where a row has them */
+    size_t size;                        /* words that a GPU sends another in one meeting: at least a row, and four of
+                                         * each row of a choice */
     size_t shared_bytes;                /* of all rows; see above */
     unsigned *side, *arrived;           /* this GPU's, zeroed: the mailboxes' side that is next; blocks that know it */
     unsigned *lost;                     /* the host's, pinned: whether a GPU waited for another longer than: */

@@ -200,7 +200,7 @@ static void *rows_behind(const struct cuda *cuda, const struct gpu *gpu, bool dr
     return layer == model_of(cuda, drafter)->layer_count - 1 ? gpu->normed : gpu->input;
 }
 
-/* The product that answers in `sums`: attention's, or a recurrence's. */
+/* The product that answers in sums[0]: attention's, or a recurrence's. */
 static const struct product *mixer_out(const struct layers *layers, int layer)
 {
     return layers->model->kinds[layer] == MODEL_RECURRENT ? layers->recurrent_out : layers->o;
@@ -213,7 +213,7 @@ static struct skinny_added added_by_mixer(const struct gpu *gpu, const struct la
         .x = gpu->x, .norm = weights->post_attention_norm, .out = gpu->input, .squares = gpu->squares};
 }
 
-/* What attention adds: from `input` to the rank's `sums`. */
+/* What attention adds: from `input` to the rank's sums[0]. */
 static void run_attention(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank, bool drafter, int layer)
 {
     const struct layers *layers = layers_of(rank, drafter);
@@ -230,7 +230,7 @@ static void run_attention(const struct cuda *cuda, const struct gpu *gpu, struct
                                   .outputs = model->hidden_size,
                                   .weights = weights->o,
                                   .input = rank->attended,
-                                  .y = rank->sums};
+                                  .y = rank->sums[0]};
     const struct skinny_added added = added_by_mixer(gpu, weights);
     const struct heads_call heads = heads_of(cuda, gpu, rank, drafter, layer);
     watch_mark(cuda, gpu, WATCH_PARTS, "qkv");
@@ -260,7 +260,7 @@ static void run_recurrence(const struct cuda *cuda, const struct gpu *gpu, struc
                                     .outputs = model->hidden_size,
                                     .weights = weights->recurrent_out,
                                     .input = rank->attended,
-                                    .y = rank->sums};
+                                    .y = rank->sums[0]};
     const struct skinny_added added = added_by_mixer(gpu, weights);
     watch_mark(cuda, gpu, WATCH_PARTS, "recurrent in");
     multiply_normed(cuda, gpu, layers->recurrent_in, &in, layer > 0 ? layers->down : NULL, NULL);
@@ -269,7 +269,7 @@ static void run_recurrence(const struct cuda *cuda, const struct gpu *gpu, struc
     multiply_added(cuda, gpu, layers->recurrent_out, &out, &added);
 }
 
-/* What lets rows see each other: from `input` to the rank's `sums`. */
+/* What lets rows see each other: from `input` to the rank's sums[0]. */
 static void run_mixer(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank, bool drafter, int layer)
 {
     if (model_of(cuda, drafter)->kinds[layer] == MODEL_RECURRENT)
@@ -278,7 +278,7 @@ static void run_mixer(const struct cuda *cuda, const struct gpu *gpu, struct ran
         run_attention(cuda, gpu, rank, drafter, layer);
 }
 
-/* What the MLP adds: from `input` to `sums`. */
+/* What the MLP adds: from `input` to sums[1]. */
 static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank, bool drafter, int layer)
 {
     const struct layers *layers = layers_of(rank, drafter);
@@ -296,7 +296,7 @@ static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank 
                                      .outputs = model->hidden_size,
                                      .weights = weights->down,
                                      .input = rank->gated,
-                                     .y = rank->sums};
+                                     .y = rank->sums[1]};
     const int feature = feature_of(cuda, drafter, layer);
     const struct skinny_added added = {.x = gpu->x,
                                        .norm = norm_behind(cuda, gpu, drafter, layer),
@@ -311,9 +311,9 @@ static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank 
     multiply_added(cuda, gpu, layers->down, &down, &added);
 }
 
-/* Adds all ranks' sums (added: there are some) to x[rows] and norms into out; norm NULL: no norm; squares: instead
+/* Adds all ranks' sums[which] (which < 0: nothing) to x[rows] and norms into out; norm NULL: no norm; squares: instead
  * of being normed. */
-static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, float *x, bool added, const float *norm,
+static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, float *x, int which, const float *norm,
                      float epsilon, int feature, float *squares, void *out)
 {
     struct add_norm_call call = {
@@ -326,10 +326,10 @@ static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, f
         .squares = squares,
         .out = out,
     };
-    if (added) {
+    if (which >= 0) {
         call.meeting = gpu->meeting;
         call.sum_count = cuda->options.ranks;
-        peers_find_sums(cuda, gpu, rows, call.sums);
+        peers_find_sums(cuda, gpu, which, rows, call.sums);
     }
     if (feature >= 0) {
         call.features = gpu->features;
@@ -346,17 +346,17 @@ static void finish_mixer(const struct cuda *cuda, const struct gpu *gpu, bool dr
     bool single = is_single(cuda, gpu->batch.rows);
     if ((single && cuda->options.ranks == 1) || is_few(cuda, gpu->batch.rows))
         return;
-    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, true, single ? NULL : weights->post_attention_norm,
+    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, 0, single ? NULL : weights->post_attention_norm,
              model_of(cuda, drafter)->norm_epsilon, -1, NULL, gpu->input);
 }
 
 static void finish_mlp(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
 {
-    bool single = is_single(cuda, gpu->batch.rows), added = !single || cuda->options.ranks > 1;
-    int feature = feature_of(cuda, drafter, layer);
-    if ((!added && feature < 0) || is_few(cuda, gpu->batch.rows))
+    bool single = is_single(cuda, gpu->batch.rows);
+    int feature = feature_of(cuda, drafter, layer), sums = single && cuda->options.ranks == 1 ? -1 : 1;
+    if ((sums < 0 && feature < 0) || is_few(cuda, gpu->batch.rows))
         return;
-    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, added, single ? NULL : norm_behind(cuda, gpu, drafter, layer),
+    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, single ? NULL : norm_behind(cuda, gpu, drafter, layer),
              model_of(cuda, drafter)->norm_epsilon, feature, NULL, rows_behind(cuda, gpu, drafter, layer));
 }
 
@@ -367,7 +367,7 @@ static void start(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
     watch_mark(cuda, gpu, WATCH_PARTS, "embed");
     kernels_embed(cuda->type, gpu->embedding, batch->tokens, batch->rows, model->hidden_size, gpu->x, gpu->stream);
     if (!is_single(cuda, batch->rows))
-        add_norm(cuda, gpu, batch->rows, gpu->x, false, layers_of(gpu->ranks, drafter)->weights[0].input_norm,
+        add_norm(cuda, gpu, batch->rows, gpu->x, -1, layers_of(gpu->ranks, drafter)->weights[0].input_norm,
                  model->norm_epsilon, -1, is_few(cuda, batch->rows) ? gpu->squares : NULL, gpu->input);
 }
 
@@ -380,13 +380,13 @@ void layers_run(struct cuda *cuda, bool drafter)
         FOR_GPUS(cuda, gpu)
             FOR_RANKS(gpu, rank)
                 run_mixer(cuda, gpu, rank, drafter, layer);
-        peers_send_sums(cuda, rows);
+        peers_send_sums(cuda, 0, rows);
         FOR_GPUS(cuda, gpu)
             finish_mixer(cuda, gpu, drafter, layer);
         FOR_GPUS(cuda, gpu)
             FOR_RANKS(gpu, rank)
                 run_mlp(cuda, gpu, rank, drafter, layer);
-        peers_send_sums(cuda, rows);
+        peers_send_sums(cuda, 1, rows);
         FOR_GPUS(cuda, gpu)
             finish_mlp(cuda, gpu, drafter, layer);
     }
@@ -474,7 +474,7 @@ static void fuse(const struct cuda *cuda, const struct gpu *gpu, const void *fea
     FOR_RANKS(gpu, rank)
         product_apply(rank->fuse_product, rows,
                       (const char *)features + (size_t)rank->index * slice * element_size(cuda->type), rank->fuse,
-                      rank->sums, NULL);
+                      rank->sums[2], NULL);
 }
 
 static void project(const struct cuda *cuda, const struct gpu *gpu, bool kept, int rows)
@@ -495,10 +495,9 @@ void layers_add_context(struct cuda *cuda, bool kept)
     int rows = kept ? cuda->host_kept.count : cuda->host.rows;
     FOR_GPUS(cuda, gpu)
         fuse(cuda, gpu, kept ? gpu->kept_features : gpu->features, rows);
-    peers_send_sums(cuda, rows);
+    peers_send_sums(cuda, 2, rows);
     FOR_GPUS(cuda, gpu)
-        add_norm(cuda, gpu, rows, NULL, true, gpu->hidden_norm, cuda->options.drafter->norm_epsilon, -1, NULL,
-                 gpu->input);
+        add_norm(cuda, gpu, rows, NULL, 2, gpu->hidden_norm, cuda->options.drafter->norm_epsilon, -1, NULL, gpu->input);
     FOR_GPUS(cuda, gpu)
         project(cuda, gpu, kept, rows);
 }
@@ -532,7 +531,7 @@ static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, s
          .outputs = hidden,
          .weights = recurrent ? weights->recurrent_out : weights->o,
          .input = rank->attended,
-         .y = rank->sums},
+         .y = rank->sums[0]},
         {.inputs = hidden,
          .outputs = 2 * layers->inner,
          .weights = weights->gate_up,
@@ -541,7 +540,11 @@ static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, s
          .input = gpu->input,
          .y = rank->fused,
          .gated = rank->gated},
-        {.inputs = layers->inner, .outputs = hidden, .weights = weights->down, .input = rank->gated, .y = rank->sums},
+        {.inputs = layers->inner,
+         .outputs = hidden,
+         .weights = weights->down,
+         .input = rank->gated,
+         .y = rank->sums[1]},
     };
     const struct attention_call call = attention_of(cuda, gpu, rank, drafter, layer);
     const struct product *products[] = {recurrent ? layers->recurrent_in : layers->qkv, mixer_out(layers, layer),

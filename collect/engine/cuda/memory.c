@@ -95,6 +95,7 @@ static int list_rank(struct cuda *cuda, struct rank *rank, struct buffer *buffer
     size_t slice = (size_t)(target->vocabulary_size / cuda->options.ranks);
     size_t slots = drafter ? (size_t)(cuda->options.sessions * drafter->block_size) : 0;
     size_t tops = slots * (size_t)cuda->options.draft_width;
+    size_t sums = rows * (size_t)target->hidden_size;
     size_t own = partials(cuda, &rank->target), other = partials(cuda, &rank->drafter);
     const struct buffer list[] = {
         {(void **)&rank->fused, rows * (size_t)fused, sizeof(float)},
@@ -102,7 +103,9 @@ static int list_rank(struct cuda *cuda, struct rank *rank, struct buffer *buffer
         {&rank->attended, rows * (size_t)most(heads, recurrent_values(&rank->target.recurrence.sizes)), size},
         {&rank->gated, rows * (size_t)inner, size},
         {(void **)&rank->partial, own > other ? own : other, sizeof(float)},
-        {(void **)&rank->sums, rows * (size_t)target->hidden_size, sizeof(float)},
+        {(void **)&rank->sums[0], sums, sizeof(float)},
+        {(void **)&rank->sums[1], sums, sizeof(float)},
+        {(void **)&rank->sums[2], drafter ? sums : 0, sizeof(float)},
         {(void **)&rank->logits, head * slice, sizeof(float)},
         {&rank->choose_partial, kernels_choose_partials(cuda->head_rows), 1},
         {(void **)&rank->leaders, rows, sizeof *rank->leaders},
@@ -131,7 +134,7 @@ static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
     for (enum call call = 0; call < CALL_COUNT; call++)
         buffers[count++] = (struct buffer){(void **)&gpu->staging[call], cuda->staging[call].size, 1};
     const struct buffer list[] = {
-        {&gpu->mailbox, mailbox, sizeof(unsigned)},
+        {(void **)&gpu->mailbox, mailbox, sizeof *gpu->mailbox},
         {(void **)&gpu->meeting.side, 1, sizeof(unsigned)},
         {(void **)&gpu->meeting.arrived, 1, sizeof(unsigned)},
         {(void **)&gpu->steps, 1, sizeof(unsigned)},

@@ -59,11 +59,11 @@ int peers_open(struct cuda *cuda, struct error *error)
         cuda->gpu_count, reason.message);
 }
 
-/* Half of the rows at a time: the mailboxes have two sides. Whole quads of words, as they are written. */
+/* Half of the rows at a time: the mailboxes have two sides. */
 size_t peers_mailbox_words(const struct cuda *cuda)
 {
     size_t rows = (size_t)cuda->most_rows, sums = (rows + 1) / 2 * (size_t)cuda->options.target->hidden_size;
-    return ((sums > 4 * rows ? sums : 4 * rows) + 3) / 4 * 4;
+    return sums > 4 * rows ? sums : 4 * rows;
 }
 
 void peers_introduce(struct cuda *cuda)
@@ -82,7 +82,7 @@ void peers_introduce(struct cuda *cuda)
         meeting->limit_ns = (unsigned long long)cuda->answer_limit_ns;
         for (int i = 0; i < cuda->gpu_count; i++)
             meeting->mailboxes[i] = cuda->gpus[i].mailbox;
-        CUDA_CHECK(cudaMemset(gpu->mailbox, 0xff, words * sizeof(unsigned)));
+        CUDA_CHECK(cudaMemset(gpu->mailbox, 0xff, words * sizeof *gpu->mailbox));
         CUDA_CHECK(cudaDeviceSynchronize());
     }
 }
@@ -104,21 +104,21 @@ static void gather(const struct cuda *cuda, const void *const *from, size_t byte
     nccl_gather(cuda->nccl, from, to, bytes, streams);
 }
 
-void peers_send_sums(const struct cuda *cuda, int rows)
+void peers_send_sums(const struct cuda *cuda, int which, int rows)
 {
     const void *from[RANKS_MAXIMUM];
     if (!cuda->nccl)
         return;
     for (int i = 0; i < cuda->gpu_count; i++)
-        from[i] = cuda->gpus[i].ranks->sums;
+        from[i] = cuda->gpus[i].ranks->sums[which];
     gather(cuda, from, (size_t)rows * (size_t)cuda->options.target->hidden_size * sizeof(float));
 }
 
-void peers_find_sums(const struct cuda *cuda, const struct gpu *gpu, int rows, const float **sums)
+void peers_find_sums(const struct cuda *cuda, const struct gpu *gpu, int which, int rows, const float **sums)
 {
     size_t each = (size_t)rows * (size_t)cuda->options.target->hidden_size;
     FOR_RANKS(gpu, rank)
-        sums[rank->index] = rank->sums;
+        sums[rank->index] = rank->sums[which];
     for (int i = 0; cuda->nccl && i < cuda->gpu_count; i++)
         sums[i] = (const float *)gpu->mailbox + (size_t)i * each;
 }

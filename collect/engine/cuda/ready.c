@@ -66,9 +66,9 @@ static void create_layer_products(const struct cuda *cuda, const struct gpu *gpu
                                   struct layers *layers)
 {
     int hidden = layers->model->hidden_size, heads = layers_head_width(layers), inner = layers->inner;
-    const struct product_trial qkv = {.x = gpu->input, .y = rank->fused}, o = {.x = rank->attended, .y = rank->sums},
+    const struct product_trial qkv = {.x = gpu->input, .y = rank->fused}, o = {.x = rank->attended, .y = rank->sums[0]},
                                gate_up = {.x = gpu->input, .y = rank->fused, .gated = rank->gated},
-                               down = {.x = rank->gated, .y = rank->sums};
+                               down = {.x = rank->gated, .y = rank->sums[1]};
     layers->qkv =
         ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, qkv), hidden, layers_qkv_width(layers), &qkv);
     layers->o = ready_layers(cuda, gpu, layers, offsetof(struct layer_weights, o), heads, hidden, &o);
@@ -87,7 +87,7 @@ void ready_products(const struct cuda *cuda, const struct gpu *gpu, struct rank 
     int hidden = target->hidden_size;
     const void *head[] = {rank->head}, *fuse[] = {rank->fuse}, *context[] = {rank->drafter.context};
     const struct product_trial head_trial = {gpu->normed, rank->logits, NULL, head, 1},
-                               fuse_trial = {gpu->kept_features, rank->sums, NULL, fuse, 1},
+                               fuse_trial = {gpu->kept_features, rank->sums[2], NULL, fuse, 1},
                                context_trial = {gpu->input, rank->fused, NULL, context, 1};
     rank->head_product = product_create(gpu->library, hidden, target->vocabulary_size / cuda->options.ranks, hidden);
     ready(cuda, rank->head_product, cuda->head_rows, &head_trial);
