@@ -2,6 +2,7 @@
 
 #include "analyze/repeats.h"
 #include "analyze/statistics.h"
+#include "collect/base/parallel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -139,13 +140,14 @@ static void judge_knob(const struct cells *cells, const struct cell *smaller, st
     }
 }
 
-static void judge_knobs(struct cells *cells)
+/* The larger cell is the one that is judged. */
+static void judge_knobs_of(void *context, int index)
 {
+    struct cells *cells = context;
+    struct cell *larger = &cells->items[index];
     for (int i = 0; i < cells->count; i++)
-        for (int j = 0; j < cells->count; j++)
-            if (cells->items[i].workload == cells->items[j].workload &&
-                are_budgets_apart(cells->items[i].arm, cells->items[j].arm))
-                judge_knob(cells, &cells->items[i], &cells->items[j]);
+        if (cells->items[i].workload == larger->workload && are_budgets_apart(cells->items[i].arm, larger->arm))
+            judge_knob(cells, &cells->items[i], larger);
 }
 
 /* --- DRIFT -------------------------------------------------------------------------------------------------------- */
@@ -234,5 +236,5 @@ void run_rules_judge_cells(struct cells *cells, const struct drift *drift)
 {
     rule_judge_by(RULE_DRIFT, &cells->plan->rules, see_drift, drift, &cells->verdicts);
     judge_repeats(cells);
-    judge_knobs(cells);
+    parallel_for(cells->count, judge_knobs_of, cells);
 }

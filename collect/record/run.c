@@ -78,28 +78,36 @@ static void add_places_of_ledger(const struct history *history, struct places *p
             add_place(places, &history->entries[i].place);
 }
 
+/* With its arm's name, which is written once and not for every comparison. */
+struct named_place {
+    char arm[ARM_NAME_SIZE];
+    struct attempt_place place;
+};
+
 static int compare_places(const void *a, const void *b)
 {
-    const struct attempt_place *first = a, *second = b;
-    char first_name[ARM_NAME_SIZE], second_name[ARM_NAME_SIZE];
-    int order = strcmp(arm_name(&first->arm, first_name), arm_name(&second->arm, second_name));
-    if (order)
-        return order;
-    if (first->block != second->block)
-        return first->block < second->block ? -1 : 1;
-    return (first->try_number > second->try_number) - (first->try_number < second->try_number);
+    const struct named_place *first = a, *second = b;
+    int order = strcmp(first->arm, second->arm);
+    order = order ? order : first->place.block - second->place.block;
+    return order ? order : first->place.try_number - second->place.try_number;
 }
 
 /* Sorted, each once. */
 static void sort_places(struct places *places)
 {
+    const size_t count = (size_t)places->count;
+    struct named_place *named = xcalloc(count + 1, sizeof *named);
     int kept = 0;
-    if (places->count)
-        qsort(places->items, (size_t)places->count, sizeof *places->items, compare_places);
-    for (int i = 0; i < places->count; i++)
-        if (!kept || compare_places(&places->items[kept - 1], &places->items[i]))
-            places->items[kept++] = places->items[i];
+    for (size_t i = 0; i < count; i++) {
+        named[i].place = places->items[i];
+        arm_name(&named[i].place.arm, named[i].arm);
+    }
+    qsort(named, count, sizeof *named, compare_places);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || compare_places(&named[i - 1], &named[i]))
+            places->items[kept++] = named[i].place;
     places->count = kept;
+    free(named);
 }
 
 /* --- reading and judging ------------------------------------------------------------------------------------------ */
