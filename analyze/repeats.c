@@ -14,29 +14,20 @@ enum { SERIES_MINIMUM = 3 };
 struct repeat {
     const struct run *run;
     const struct attempt *attempt;
-    char *settings; /* the cell hashes of its workloads */
-    double value;   /* mean log of a token's time over them */
+    const char *settings; /* the workload's cell hash */
+    double value;         /* log of a token's time */
 };
 
-static void measure(const struct cells *cells, const struct judged *judged, struct repeat *repeat)
+/* Whether the attempt has a time of the workload. */
+static bool measure(const struct cells *cells, const struct judged *judged, const char *workload, struct repeat *repeat)
 {
-    const struct attempt *attempt = &judged->attempt;
-    double sum = 0;
-    int count = 0;
-    *repeat = (struct repeat){cells->run, attempt, xstrdup("")};
-    for (int i = 0; i < attempt->workload_count; i++) {
-        const struct attempt_workload *workload = &attempt->workloads[i];
-        const struct sample_sums sums = samples_sum(attempt, workload->name, NULL);
-        const double value = log(samples_tpot_ns(&sums));
-        if (!isfinite(value) || cells_void_metrics(&judged->verdicts, workload->name) & RULE_VOIDS_TIMES)
-            continue;
-        char *longer = xformat("%s%s", repeat->settings, workload->cell_hash);
-        free(repeat->settings);
-        repeat->settings = longer;
-        sum += value;
-        count++;
-    }
-    repeat->value = count ? sum / count : NAN;
+    const struct attempt_workload *own = attempt_find_workload(&judged->attempt, workload);
+    if (!own || !attempt_is_imported(&judged->attempt) || !cells_block_of(cells, &judged->attempt) ||
+        cells_void_metrics(&judged->verdicts, workload) & RULE_VOIDS_TIMES)
+        return false;
+    const struct sample_sums sums = samples_sum(&judged->attempt, workload, NULL);
+    *repeat = (struct repeat){cells->run, &judged->attempt, own->cell_hash, log(samples_tpot_ns(&sums))};
+    return isfinite(repeat->value);
 }
 
 static int compare_repeats(const void *a, const void *b)
@@ -51,19 +42,11 @@ static int compare_repeats(const void *a, const void *b)
 }
 
 /* Answers how many there are; settings by settings, in the order of the ledger. */
-static int find_repeats(const struct cells *cells, struct repeat *repeats)
+static int find_repeats(const struct cells *cells, const char *workload, struct repeat *repeats)
 {
     int count = 0;
-    for (int i = 0; i < cells->run->attempt_count; i++) {
-        const struct judged *judged = &cells->run->attempts[i];
-        if (!attempt_is_imported(&judged->attempt) || !cells_block_of(cells, &judged->attempt))
-            continue;
-        measure(cells, judged, &repeats[count]);
-        if (isnan(repeats[count].value))
-            free(repeats[count].settings);
-        else
-            count++;
-    }
+    for (int i = 0; i < cells->run->attempt_count; i++)
+        count += measure(cells, &cells->run->attempts[i], workload, &repeats[count]);
     qsort(repeats, (size_t)count, sizeof *repeats, compare_repeats);
     return count;
 }
@@ -98,13 +81,13 @@ static double median_change(const struct repeats *repeats)
     return median;
 }
 
-void repeats_init(const struct cells *cells, struct repeats *repeats)
+void repeats_init(const struct cells *cells, const char *workload, struct repeats *repeats)
 {
     const size_t size = (size_t)cells->run->attempt_count + 1;
     struct repeat *all = xcalloc(size, sizeof *all);
     double *values = xcalloc(size, sizeof *values); /* of all series, one behind the other */
     int *lengths = xcalloc(size, sizeof *lengths), used = 0;
-    const int count = find_repeats(cells, all);
+    const int count = find_repeats(cells, workload, all);
     *repeats = (struct repeats){.series = xcalloc(size, sizeof *repeats->series)};
     for (int at = 0, end; at < count; at = end) {
         for (end = at; end < count && strcmp(all[end].settings, all[at].settings) == 0; end++)
@@ -118,8 +101,6 @@ void repeats_init(const struct cells *cells, struct repeats *repeats)
     repeats->p = statistics_trend_p(values, lengths, repeats->count);
     repeats->change = median_change(repeats);
     qsort(repeats->series, (size_t)repeats->count, sizeof *repeats->series, compare_changes);
-    for (int i = 0; i < count; i++)
-        free(all[i].settings);
     free(all);
     free(values);
     free(lengths);

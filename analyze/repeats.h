@@ -6,7 +6,7 @@
 
 #include "analyze/cells.h"
 
-/* Imported attempts of one arm under the same settings, in the order in which they were taken in. */
+/* Imported attempts of one arm and workload under the same settings, in the order in which they were taken in. */
 struct repeats_series {
     const struct attempt *first, *last;
     bool steady;   /* each time lies above the one before it, or each below */
@@ -20,7 +20,8 @@ struct repeats {
     double change; /* the median of theirs */
 };
 
-void repeats_init(const struct cells *cells, struct repeats *repeats);
+/* Of one workload. */
+void repeats_init(const struct cells *cells, const char *workload, struct repeats *repeats);
 void repeats_free(struct repeats *repeats);
 
 #endif

@@ -210,26 +210,16 @@ static void see_repeats(const void *context, double threshold, struct verdicts *
     free(steady);
 }
 
-static bool is_imported(const struct cells *cells, const char *workload)
-{
-    for (int i = 0; i < cells->run->attempt_count; i++)
-        if (attempt_is_imported(&cells->run->attempts[i].attempt) &&
-            attempt_find_workload(&cells->run->attempts[i].attempt, workload))
-            return true;
-    return false;
-}
-
 /* What was measured beside imports has an order of its own. */
 static void judge_repeats(struct cells *cells)
 {
-    struct repeats repeats;
-    repeats_init(cells, &repeats);
     for (int i = 0; i < cells->plan->workload_count; i++) {
+        struct repeats repeats;
         const struct seen_repeats seen = {&repeats, cells->plan->workloads[i].name};
-        if (is_imported(cells, seen.workload))
-            rule_judge_by(RULE_DRIFT, &cells->plan->rules, see_repeats, &seen, &cells->verdicts);
+        repeats_init(cells, seen.workload, &repeats);
+        rule_judge_by(RULE_DRIFT, &cells->plan->rules, see_repeats, &seen, &cells->verdicts);
+        repeats_free(&repeats);
     }
-    repeats_free(&repeats);
 }
 
 void run_rules_judge_cells(struct cells *cells, const struct drift *drift)

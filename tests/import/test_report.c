@@ -163,9 +163,33 @@ static void repeats_of_a_sweep_may_drift(void **state)
     }
 }
 
+/* Files of other workloads in the same run are not marked for it. */
+static void a_sweep_drifts_alone(void **state)
+{
+    (void)state;
+    write_sweep("drifting.csv", 1, false);
+    write_sweep("steady.csv", .01, false);
+    programs_must(
+        "for name in drifting steady; do $bin/collect import --runs \"$out/runs\" --run both --as tp1 --workload "
+        "$name \"$out/$name.csv\"; done; $bin/analyze \"$out/runs/both\" --out \"$out/summary.json\"");
+    json_t *summary = read_summary(), *verdict;
+    int found = 0;
+    size_t i;
+    json_array_foreach(json_object_get(summary, "verdicts"), i, verdict)
+    {
+        if (strcmp(json_string_value(json_object_get(verdict, "rule")), "DRIFT") != 0)
+            continue;
+        assert_string_equal(json_string_value(json_object_get(verdict, "workload")), "drifting");
+        found++;
+    }
+    assert_int_equal(found, 1);
+    json_decref(summary);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_sweep_drifts_alone, programs_set_up, programs_tear_down),
         cmocka_unit_test_setup_teardown(repeats_of_a_sweep_may_drift, programs_set_up, programs_tear_down),
         cmocka_unit_test_setup_teardown(imports_become_a_report, programs_set_up, programs_tear_down),
     };
