@@ -162,6 +162,37 @@ static void test_a_paper_in_two_columns_inputs_figures_and_tables(void **state)
     summary_free(&summary);
 }
 
+/* Tables that end anywhere on a page, also in its last line, with a place to be left behind them: whatever page a row
+ * stands on begins with the table's head. */
+static void test_every_page_of_a_table_has_its_head(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    char *out = make_report(EXAMPLE_PATH, "rows"), *path = file_join(out, "sections.tex");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int shift = 0; shift < 10; shift++) /* points: as many as a row has */
+        for (int rows = 66; rows < 76; rows++) {
+            fprintf(file, "\\noindent head above\\vspace*{%dpt}\n", shift);
+            fprintf(file, "{\\footnotesize\\begin{generatedpart}{rows}{ll}{head & of %d \\\\}\n", rows);
+            for (int row = 1; row <= rows; row++)
+                fprintf(file, "row & %d \\\\\n", row);
+            fprintf(file, "\\end{generatedpart}\\par}\\room{9}head behind it\\newpage\n");
+        }
+    assert_int_equal(fclose(file), 0);
+    if (pdflatex_run(out, "report", 0, &error))
+        fail_msg("%s", error.message);
+    char *text = example_run("pdftotext -layout '%s/report.pdf' -", out);
+    for (const char *page = strchr(text, '\f'); page && page[1]; page = strchr(page + 1, '\f')) {
+        const char *first = page + 1 + strspn(page + 1, " \n");
+        if (strncmp(first, "head", 4) != 0)
+            fail_msg("a page begins with \"%.40s\"", first);
+    }
+    free(text);
+    free(path);
+    free(out);
+}
+
 static void write_document(const char *name, const char *body)
 {
     char *path = xformat("%s/%s.tex", folder, name);
@@ -242,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_hostile_names_are_typeset),
         cmocka_unit_test(test_no_text_refers_to_what_is_not_there),
         cmocka_unit_test(test_a_paper_in_two_columns_inputs_figures_and_tables),
+        cmocka_unit_test(test_every_page_of_a_table_has_its_head),
         cmocka_unit_test(test_an_error_of_latex_is_told_in_one_line),
         cmocka_unit_test(test_without_pdflatex_the_text_stays),
         cmocka_unit_test(test_a_folder_without_templates_is_named),
