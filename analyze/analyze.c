@@ -10,53 +10,51 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What was read, and made of it. The process ends with it: to give millions of pieces back one by one would take a
- * tenth of the time that all takes. */
-static struct {
-    struct plan plan;
-    struct run run;
-} reads[2];
-static json_t *summary;
-
-/* The summary of a run folder, or NULL. index: of `reads`. */
-static json_t *summarise(const char *folder, int index, struct error *error)
+/* The summary of a run folder, or NULL. */
+static json_t *summarise(const char *folder, struct error *error)
 {
-    struct plan *plan = &reads[index].plan;
-    struct run *run = &reads[index].run;
+    struct plan plan = {0};
+    struct run run = {0};
+    json_t *summary = NULL;
     char *path = plan_store_find(folder);
     if (!path) {
         fail(error, "%s: has no plan.json, so it is no run folder; name one such as data/runs/demo", folder);
-        return NULL;
+        goto out;
     }
-    int result = plan_read(path, plan, error);
+    if (plan_read(path, &plan, error) || run_read(folder, &plan.rules, &run, error))
+        goto out;
+    plan_add_imported(&plan, &run);
+    summary = summary_build(&run, &plan, error);
+out:
+    run_free(&run);
+    plan_free(&plan);
     free(path);
-    if (result || run_read(folder, &plan->rules, run, error))
-        return NULL;
-    plan_add_imported(plan, run);
-    return summary_build(run, plan, error);
+    return summary;
 }
 
 /* The last run's; with one before it, also what changed since. */
 static json_t *summarise_all(char *const *folders, int count, struct error *error)
 {
-    json_t *before = count > 1 ? summarise(folders[0], 0, error) : NULL;
-    json_t *last = count > 1 && !before ? NULL : summarise(folders[count - 1], 1, error);
-    if (before && last) {
-        json_set(last, "versus", versus_make(before, last));
-        json_array_extend(json_object_get(last, "runs"), json_object_get(before, "runs"));
+    json_t *before = count > 1 ? summarise(folders[0], error) : NULL;
+    json_t *summary = count > 1 && !before ? NULL : summarise(folders[count - 1], error);
+    if (before && summary) {
+        json_set(summary, "versus", versus_make(before, summary));
+        json_array_extend(json_object_get(summary, "runs"), json_object_get(before, "runs"));
     }
     json_decref(before);
-    return last;
+    return summary;
 }
 
 /* format: one of export_format_names; NULL: the summary itself. */
 static int analyze(char *const *folders, int count, const char *format, const char *out, struct error *error)
 {
-    summary = summarise_all(folders, count, error);
+    json_t *summary = summarise_all(folders, count, error);
     if (!summary)
         return -1;
-    return format ? export_write(summary, strcmp(format, "json") == 0 ? EXPORT_JSON : EXPORT_CSV, out, error)
-                  : summary_write(summary, out, error);
+    int result = format ? export_write(summary, strcmp(format, "json") == 0 ? EXPORT_JSON : EXPORT_CSV, out, error)
+                        : summary_write(summary, out, error);
+    json_decref(summary);
+    return result;
 }
 
 int main(int argc, char **argv)

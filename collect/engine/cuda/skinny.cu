@@ -4,8 +4,8 @@
  * wgmma.m64nNk16 with both operands in shared memory, which a ring of tiles 64 inputs deep is filled into by the bulk
  * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. Blocks
  * take tiles of outputs in turn; or, where there are few tiles, the blocks of a cluster take a share of the inputs each
- * and add each other's sums, in the order of the shares, from each other's shared memory. The first tiles of weights are
- * asked for before the kernel waits for the one before it.
+ * and add each other's sums, in the order of the shares, from each other's shared memory. The first tiles of weights
+ * are asked for before the kernel waits for the one before it.
  *
  * A warp ends a row of the tile at a time, and makes of it what the next kernel reads: see struct skinny_call. */
 #include "collect/engine/cuda/heads.cuh"
