@@ -103,7 +103,7 @@ static void open_world(struct world *world, enum element type, const struct recu
             .step_bias = step_bias + i * heads,
             .norm = norm + i * (size_t)sizes->value_size,
             .epsilon = 1.0f / EPSILON_INVERSE,
-            .states = (float *)(states + i * state),
+            .states = (float *)(void *)(states + i * state),
             .windows = windows + i * window,
             .inputs = inputs + i * KEPT * channels * size,
             .decays = decays + i * KEPT * heads,
@@ -157,7 +157,7 @@ static void run_rows(struct world *world, int session, int first, int count, con
         .advances = !parents,
         .segments = gpu_send(&segment, sizeof segment),
         .near = parents ? gpu_send(near, (size_t)((first + count) * RECURRENT_NEAR) * sizeof *near) : NULL,
-        .fused = (float *)rows,
+        .fused = (float *)(void *)rows,
         .mixed = world->mixed,
         .deltas = world->deltas,
         .out = world->out};

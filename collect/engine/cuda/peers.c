@@ -120,7 +120,7 @@ void peers_find_sums(const struct cuda *cuda, const struct gpu *gpu, int which, 
     FOR_RANKS(gpu, rank)
         sums[rank->index] = rank->sums[which];
     for (int i = 0; cuda->nccl && i < cuda->gpu_count; i++)
-        sums[i] = (const float *)gpu->mailbox + (size_t)i * each;
+        sums[i] = (const float *)(const void *)gpu->mailbox + (size_t)i * each;
 }
 
 void peers_send_leaders(const struct cuda *cuda, int rows)
