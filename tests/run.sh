@@ -2,11 +2,11 @@
 # Runs test programs, as many at a time as there are processors, up to 4: tests/run.sh PROGRAM...
 #
 # Prints a line for each program that ends, the reasons of skipped tests, the whole output of a program that fails, and
-# at the end "N passed, N failed" (", N skipped"). A program may take TEST_TIMEOUT seconds (300); TEST_JOBS says how many
+# at the end "N passed, N failed" (", N skipped"). A program may take TEST_TIMEOUT seconds (600); TEST_JOBS says how many
 # run at a time.
 set -u
 
-limit=${TEST_TIMEOUT:-300}
+limit=${TEST_TIMEOUT:-600}
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # threads that wait by spinning starve each other on a busy machine
 
 # The sum of the numbers that an expression finds in cmocka's summaries: a program may have several groups of tests.
