@@ -1,6 +1,7 @@
 #include "collect/server/process.h"
 
 #include "collect/base/clock.h"
+#include "collect/interrupt.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,6 +33,7 @@ static void become(char *const *argv, char *const *env, int log, pid_t parent, i
     signal(SIGPIPE, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    interrupt_unblock();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (setpgid(0, 0) == 0 && getppid() == parent && null >= 0 && dup2(null, 0) == 0 && dup2(log, 1) == 1 &&

@@ -3,6 +3,7 @@
 
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/interrupt.h"
 #include "tests/collect/bench.h"
 #include "tests/record/fixture.h"
 
@@ -45,16 +46,24 @@ static void break_off_at_request(struct fake_source *source)
         die_at_once("GPU 1 has not answered");
 }
 
+/* To the process, as a terminal and `kill` send it, and not to this thread. */
+static void send_and_await(int number)
+{
+    kill(getpid(), number);
+    while (!interrupt_seen())
+        usleep(1000);
+}
+
 static void interrupt_at_request(struct fake_source *source)
 {
     if (source->requests == source->at_request)
-        raise(SIGINT);
+        send_and_await(SIGINT);
 }
 
 static void terminate_at_request(struct fake_source *source)
 {
     if (source->requests == source->at_request)
-        raise(SIGTERM);
+        send_and_await(SIGTERM);
 }
 
 /* Runs the campaign in a process of its own, which dies in it. */
