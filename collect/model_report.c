@@ -8,18 +8,20 @@
 #include <stdlib.h>
 
 #define MEBIBYTE 1048576.0
-#define NODES 17 /* of a session's tree in the memory plan: b16's */
+#define ROW_SIZE 1024 /* of what stands behind a label; the rest of a longer one is cut */
+#define NODES 17      /* of a session's tree in the memory plan: b16's */
 
 static void print_row(FILE *stream, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 static void print_row(FILE *stream, const char *label, const char *format, ...)
 {
+    char text[ROW_SIZE];
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stream, "  %-16s", label);
-    vfprintf(stream, format, arguments);
-    fputc('\n', stream);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    make_printable(text);
+    fprintf(stream, "  %-16s%s\n", label, text);
 }
 
 int model_report_open(const char *folder, const struct model *target, struct model_report *report, struct error *error)

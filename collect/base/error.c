@@ -9,21 +9,20 @@
 #include <unistd.h>
 #include <utf8proc.h>
 
-/* Messages quote what files hold: control characters would break the line or steer a terminal. */
-static void make_printable(char *message)
+void make_printable(char *text)
 {
-    size_t size = strlen(message);
+    size_t size = strlen(text);
     for (size_t at = 0; at < size;) {
         utf8proc_int32_t character;
         utf8proc_ssize_t length =
-            utf8proc_iterate((const utf8proc_uint8_t *)message + at, (utf8proc_ssize_t)(size - at), &character);
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(size - at), &character);
         size_t step = length > 0 ? (size_t)length : 1;
         utf8proc_category_t category = length > 0 ? utf8proc_category(character) : UTF8PROC_CATEGORY_CN;
         if (length <= 0)
-            message[at] = '?';
+            text[at] = '?';
         else if (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_ZL ||
                  category == UTF8PROC_CATEGORY_ZP)
-            memset(message + at, ' ', step);
+            memset(text + at, ' ', step);
         at += step;
     }
 }

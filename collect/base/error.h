@@ -22,6 +22,10 @@ struct error {
  * quotes: control characters become spaces, other bytes '?', and what is too long is cut. */
 int fail(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Makes of any text, in its place, such a line: what files hold is printed by this alone, since control characters
+ * would break the line or steer a terminal. */
+void make_printable(char *text);
+
 /* Like fail(), with ": " and errno's text added. */
 int fail_errno(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

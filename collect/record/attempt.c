@@ -48,6 +48,16 @@ static int read_arm(const json_t *object, const char *where, struct arm *arm, st
     return 0;
 }
 
+/* What names things in lists and messages. */
+static int check_name(const char *name, const char *where, const char *what, struct error *error)
+{
+    char *printable = xstrdup(name);
+    make_printable(printable);
+    const bool same = strcmp(name, printable) == 0;
+    free(printable);
+    return same ? 0 : fail(error, "%s: %s \"%s\" holds control characters", where, what, name);
+}
+
 static int read_workloads(const json_t *object, const char *where, struct attempt *attempt, struct error *error)
 {
     size_t count = json_object_size(object);
@@ -66,7 +76,8 @@ static int read_workloads(const json_t *object, const char *where, struct attemp
             {"common_tokens", JSON_FIELD_INT, &common_tokens, .maximum = SAMPLE_TOKENS_MAXIMUM},
             {0},
         };
-        if (json_read_fields(value, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
+        if (check_name(name, where, "workload", error) ||
+            json_read_fields(value, where, fields, JSON_UNKNOWN_KEYS_IGNORED, error))
             return -1;
         attempt->workloads[attempt->workload_count++] =
             (struct attempt_workload){name_keep(name), xstrdup(cell), xstrdup(compare), common_tokens};
@@ -109,7 +120,8 @@ static int read_header(json_t *line, const char *where, struct attempt *attempt,
         return fail(error, "%s: \"started\" is missing; only what was imported may lack it", where);
     if (started && clock_parse_utc(started) < 0)
         return fail(error, "%s: \"started\" is \"%s\"; it must look like 2026-11-29T17:35:51Z", where, started);
-    if (read_arm(arm, where, &attempt->arm, error) || read_workloads(workloads, where, attempt, error))
+    if (check_name(id, where, "id", error) || read_arm(arm, where, &attempt->arm, error) ||
+        read_workloads(workloads, where, attempt, error))
         return -1;
     attempt->id = xstrdup(id);
     attempt->started = started ? xstrdup(started) : NULL;

@@ -24,9 +24,7 @@ void verdicts_add(struct verdicts *verdicts, enum rule_id rule, enum rule_level 
     va_start(arguments, format);
     vsnprintf(detail, sizeof detail, format, arguments);
     va_end(arguments);
-    for (char *at = detail; *at; at++)
-        if ((unsigned char)*at < ' ')
-            *at = ' ';
+    make_printable(detail);
     verdicts->items = xrealloc(verdicts->items, (size_t)verdicts->count + 1, sizeof *verdicts->items);
     verdicts->items[verdicts->count++] = (struct verdict){
         rule, level, workload ? xstrdup(workload) : NULL, observed, threshold, xstrdup(detail), NULL, false,

@@ -116,14 +116,14 @@ static void lists_what_is_wrong_with_tensors(void **state)
     json_object_del(tensors, "model.layers.2.self_attn.q_norm.weight");
     json_object_del(tensors, "lm_head.weight");
     json_object_set_new(tensors, "model.norm.weight", json_pack("[i]", 4));
-    json_object_set_new(tensors, "extra.weight", json_pack("[i]", 4));
+    json_object_set_new(tensors, "extra\x1B[2J\nweight", json_pack("[i]", 4));
     model_files_write(folder, config, tensors, "F16");
     const char *arguments[] = {folder, NULL};
     assert_int_equal(call_command(folder, command_check_model, arguments, &said), 1);
     assert_says(said, "  missing         lm_head.weight\n"
                       "                  model.layers.2.self_attn.q_norm.weight\n"
                       "  unfit           tensor \"model.norm.weight\" is [4]; config.json asks for [8]\n"
-                      "  not used        extra.weight\n"
+                      "  not used        extra [2J weight\n"
                       "  tokenizer       4096 entries, 4080 more than the model has rows\n");
     assert_says(said, ": tensors are missing or unfit, as listed; the engine cannot run it\n");
     free(said);

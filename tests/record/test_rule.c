@@ -175,8 +175,7 @@ static void test_a_verdict_as_json(void **state)
     verdicts_add(&verdicts, RULE_FAILED_REQUEST, RULE_INVALID, "code", .25, 0, "1 of 4\nfailed \xff");
     verdicts_add(&verdicts, RULE_INCOMPLETE, RULE_INVALID, NULL, NAN, NAN, "cut");
     static const char *const expected[] = {
-        "{\"detail\":\"1 of 4 failed "
-        "\xEF\xBF\xBD\",\"level\":\"invalid\",\"observed\":0.25,\"rule\":\"FAILED_REQUEST\","
+        "{\"detail\":\"1 of 4 failed ?\",\"level\":\"invalid\",\"observed\":0.25,\"rule\":\"FAILED_REQUEST\","
         "\"rule_version\":1,\"threshold\":0.0,\"workload\":\"code\"}",
         "{\"detail\":\"cut\",\"level\":\"invalid\",\"observed\":null,\"rule\":\"INCOMPLETE\",\"rule_version\":1,"
         "\"threshold\":null,\"workload\":null}",
