@@ -68,8 +68,13 @@ static bool is_printable_line(const char *text)
     return true;
 }
 
+void fuzz_check_line(const char *text)
+{
+    fuzz_require(is_printable_line(text), "what is shown is one line of printable UTF-8");
+}
+
 void fuzz_check_answer(bool well, const struct error *error)
 {
     fuzz_require(well == (error->message[0] == '\0'), "a message says what is wrong, and only then");
-    fuzz_require(is_printable_line(error->message), "the message is one line of printable UTF-8");
+    fuzz_check_line(error->message);
 }

@@ -27,6 +27,9 @@ const char *fuzz_write(const char *name, const void *bytes, size_t size);
 /* Ends the program unless `holds`. */
 void fuzz_require(bool holds, const char *what);
 
+/* Requires that a text that is shown is one line of printable UTF-8. */
+void fuzz_check_line(const char *text);
+
 /* Requires that an answer is whole: no message where all is well, else one line that can be printed. */
 void fuzz_check_answer(bool well, const struct error *error);
 

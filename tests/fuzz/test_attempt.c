@@ -23,6 +23,27 @@ static void check_sample(const struct sample *sample)
     sample_free(&again);
 }
 
+static void check_observed(const struct observed *observed)
+{
+    struct observed again;
+    struct error error = {0};
+    json_t *object = observed_to_json(observed); /* NULL: nothing was observed */
+    observed_init(&again);
+    fuzz_require(observed_from_json(object, "again", &again, &error) == 0, "what is written can be read");
+    json_t *object_again = observed_to_json(&again);
+    fuzz_require(object ? json_equal(object, object_again) : !object_again, "what is written reads back the same");
+    json_decref(object);
+    json_decref(object_again);
+    observed_free(&again);
+}
+
+static void check_names(const struct attempt *attempt)
+{
+    fuzz_check_line(attempt->id);
+    for (int i = 0; i < attempt->workload_count; i++)
+        fuzz_check_line(attempt->workloads[i].name);
+}
+
 static void judge(const struct attempt *attempt)
 {
     struct verdicts verdicts = {0};
@@ -35,8 +56,10 @@ static void judge(const struct attempt *attempt)
     rule_judge_attempt(attempt, NULL, &verdicts);
     rule_judge_attempt(attempt, &settings, &verdicts);
     rule_judge_pair(attempt, attempt, &settings, &verdicts);
-    for (int i = 0; i < verdicts.count; i++)
+    for (int i = 0; i < verdicts.count; i++) {
+        fuzz_check_line(verdicts.items[i].detail);
         json_decref(verdict_to_json(&verdicts.items[i]));
+    }
     for (int i = 0; i < attempt->workload_count; i++)
         fuzz_require(attempt->complete ||
                          rule_worst(&verdicts, attempt->workloads[i].name, RULE_VOIDS_ALL) == RULE_INVALID,
@@ -82,6 +105,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         return 0;
     for (int i = 0; i < attempt.sample_count; i++)
         check_sample(&attempt.samples[i]);
+    check_names(&attempt);
+    check_observed(&attempt.observed);
     judge(&attempt);
     attempt_free(&attempt);
     return 0;

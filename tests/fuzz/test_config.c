@@ -1,6 +1,6 @@
 /* config.json, of a target and of a drafter, and generation_config.json, beside tiny weights */
 #include "collect/base/json.h"
-#include "collect/engine/model.h"
+#include "collect/model_report.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -74,6 +74,8 @@ static void write_weights(void)
     end = add_tensor(header, "norm.weight", end, 8, 0);
     end = add_tensor(header, "hidden_norm.weight", end, 8, 0);
     end = add_tensor(header, "fc.weight", end, 8, 16);
+    end = add_tensor(header, "mtp.\x1B[2J.weight", end, 1, 0);
+    end = add_tensor(header, "\x1B[2J\n", end, 1, 0);
     char *text = json_canonical(header);
     uint64_t length = strlen(text);
     uint8_t *bytes = xcalloc(8 + length + end, 1);
@@ -102,6 +104,39 @@ static void check_model(const struct model *model)
                  "value heads share key heads evenly");
 }
 
+static void check_ranks(const struct model *model)
+{
+    for (int ranks = 1; ranks <= 4; ranks *= 2) {
+        struct error error = {0};
+        bool divides = model_check_ranks(model, ranks, &error) == 0;
+        fuzz_check_answer(divides, &error);
+        fuzz_require(!divides || model->head_count % ranks == 0, "heads divide over the ranks");
+    }
+}
+
+/* What check-model prints of it, whether or not its tensors suit it. whole: they do. */
+static void report(const struct model *target, bool whole)
+{
+    struct model_report report;
+    struct error error = {0};
+    bool read = model_report_open(fuzz_folder(), target, &report, &error) == 0;
+    fuzz_check_answer(read, &error);
+    fuzz_require(whole == (read && model_report_is_whole(&report)), "what is listed as whole can be opened");
+    if (!read)
+        return;
+    char *text = NULL, *line, *rest;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    model_report_print(&report, stream);
+    model_report_print_memory(target ? target : report.model, target ? report.model : NULL, 2, INT32_MAX - 1, stream);
+    fclose(stream);
+    for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        fuzz_check_line(line);
+    free(text);
+    check_ranks(report.model);
+    model_report_close(&report);
+}
+
 static struct model *open_target(bool must)
 {
     struct error error = {0};
@@ -109,6 +144,7 @@ static struct model *open_target(bool must)
     fuzz_check_answer(model, &error);
     if (model)
         check_model(model);
+    report(NULL, model);
     fuzz_require(model || !must, "a model that is well is opened");
     return model;
 }
@@ -118,6 +154,7 @@ static void open_drafter(const struct model *target)
     struct error error = {0};
     struct model *drafter = model_open_drafter(fuzz_folder(), target, &error);
     fuzz_check_answer(drafter, &error);
+    report(target, drafter);
     if (!drafter)
         return;
     check_model(drafter);

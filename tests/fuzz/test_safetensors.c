@@ -67,6 +67,7 @@ static void run_index(const uint8_t *bytes, size_t size)
 {
     write_shard("a.safetensors", "a");
     write_shard("b.safetensors", "b");
+    write_shard("c.safetensors", "a"); /* which stands in the first as well */
     const char *path = fuzz_write("model.safetensors.index.json", bytes, size);
     open_and_check();
     unlink(path);
