@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -52,10 +53,26 @@ int programs_shell(const char *command, char **said)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* To stderr, since cmocka's messages have an end, and what a program dies of comes last. */
+void programs_check(bool expected, int status, const char *said)
+{
+    if (expected)
+        return;
+    fprintf(stderr, "%s\n", said);
+    fail_msg("ended with %d", status);
+}
+
+void programs_expect(int expected, const char *command, char **said)
+{
+    const int status = programs_shell(command, said);
+    if (status != expected)
+        fprintf(stderr, "%s\n", command);
+    programs_check(status == expected, status, *said);
+}
+
 void programs_must(const char *command)
 {
     char *said;
-    if (programs_shell(command, &said) != 0)
-        fail_msg("%s: %s", command, said);
+    programs_expect(0, command, &said);
     free(said);
 }

@@ -77,7 +77,7 @@ static void a_plan_becomes_a_report(void **state)
     char *path = file_join(programs_folder, "summary.json"), *text;
     json_t *summary = json_read_file(path, &error);
     assert_non_null(summary);
-    assert_int_equal(programs_shell("pdftotext -layout \"$out/report/report.pdf\" -", &text), 0);
+    programs_expect(0, "pdftotext -layout \"$out/report/report.pdf\" -", &text);
     check_speedup(summary, text, "tp1-b16", "tp1-auto");
     check_speedup(summary, text, "tp1-b16", "tp1-linear");
     check_speedup(summary, text, "tp1-b8", "tp1-auto");
@@ -107,7 +107,7 @@ static void a_cut_attempt_is_measured_again(void **state)
     (void)state;
     char *said;
     programs_must("truncate -s -100 \"$out/runs/tiny/attempts/tp1-b8/2-1.jsonl\"");
-    assert_int_equal(programs_shell("$bin/collect status --runs \"$out/runs\" tiny", &said), 0);
+    programs_expect(0, "$bin/collect status --runs \"$out/runs\" tiny", &said);
     assert_non_null(strstr(said, "INCOMPLETE"));
     free(said);
     programs_must(
@@ -163,7 +163,7 @@ static void bad_input_is_answered_by_one_line(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *said;
-        assert_int_equal(programs_shell(cases[i].command, &said), cases[i].status);
+        programs_expect(cases[i].status, cases[i].command, &said);
         if (!strstr(said, cases[i].says))
             fail_msg("%s: %s", cases[i].command, said);
         char *end = strchr(said, '\n');

@@ -70,7 +70,7 @@ static void measure_until_killed(struct bench *bench)
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    bench_check_status(bench, status, WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     bench->source.on_request = NULL;
 }
 
@@ -84,10 +84,8 @@ static json_t *report(const struct bench *bench, char **exclusions)
                             "$bin/render \"$out/summary.json\" --out \"$out/report\"",
                             bench->folder);
     programs_must(command);
-    assert_int_equal(
-        programs_shell("sed -e 's/.allowbreak{}//g' -e 's/\\\\_/_/g' \"$out/report/tables/exclusions.tex\"",
-                       exclusions),
-        0);
+    programs_expect(0, "sed -e 's/.allowbreak{}//g' -e 's/\\\\_/_/g' \"$out/report/tables/exclusions.tex\"",
+                    exclusions);
     char *path = file_join(programs_folder, "summary.json");
     json_t *summary = json_read_file(path, &error);
     assert_non_null(summary);
@@ -207,7 +205,7 @@ static void check_repaired(const json_t *summary)
 static int count_files(const struct bench *bench)
 {
     char *command = xformat("ls \"%s\"/runs/trial/attempts/*/*.jsonl | wc -l", bench->folder), *said;
-    assert_int_equal(programs_shell(command, &said), 0);
+    programs_expect(0, command, &said);
     const int count = atoi(said);
     free(command);
     free(said);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -105,6 +106,17 @@ void bench_expect_success(struct bench *bench)
     bench_run(bench, NULL);
     if (bench->result)
         fail_msg("%d: %s", bench->result, bench->error.message);
+}
+
+/* The process took `said` with it; the file is there. */
+void bench_check_status(const struct bench *bench, int status, bool expected)
+{
+    if (expected)
+        return;
+    char *path = file_join(bench->folder, "said.txt");
+    fputs(file_exists(path) ? fixture_read(path, NULL) : "nothing\n", stderr);
+    fail_msg("%s %d", WIFSIGNALED(status) ? "ended by signal" : "ended with",
+             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 char *bench_run_folder(const struct bench *bench)

@@ -29,6 +29,10 @@ void bench_read_plan(struct bench *bench, const char *changes);
 void bench_run(struct bench *bench, const bool *only);
 void bench_expect_success(struct bench *bench);
 
+/* Fails, with what the campaign said, where a process that ran it ended otherwise than expected. status: waitpid()'s.
+ */
+void bench_check_status(const struct bench *bench, int status, bool expected);
+
 /* The path of its run, to be free()d; the run as it stands. */
 char *bench_run_folder(const struct bench *bench);
 void bench_read_run(const struct bench *bench, struct run *run);

@@ -239,7 +239,7 @@ static int count_calls(enum fault_kind kind)
 {
     struct bench *bench = make_bench();
     const int status = do_all_apart(bench, FAULT_NONE, 0), calls = fault_calls(kind);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    bench_check_status(bench, status, WIFEXITED(status) && WEXITSTATUS(status) == 0);
     check_goes_on(bench);
     assert_int_equal(bench->source.loads, 0);
     end_bench(bench);
@@ -262,7 +262,8 @@ static void try_every_call(enum fault_kind kind)
         struct bench *bench = make_bench();
         const int status = do_all_apart(bench, kind, at);
         if (!is_expected(kind, status))
-            fail_msg("call %d of %d: status %x", at, calls, (unsigned)status);
+            print_error("call %d of %d\n", at, calls);
+        bench_check_status(bench, status, is_expected(kind, status));
         check_goes_on(bench);
         end_bench(bench);
     }
@@ -320,6 +321,7 @@ static bool kill_within(struct bench *bench, long limit_us)
     kill(child, SIGKILL);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
+    bench_check_status(bench, status, WIFEXITED(status) || WTERMSIG(status) == SIGKILL);
     return WIFSIGNALED(status);
 }
 

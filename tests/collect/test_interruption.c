@@ -79,7 +79,9 @@ static void die_at_request(struct bench *bench, void (*how)(struct fake_source *
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 9 || WEXITSTATUS(status) == EXIT_CODE_FAILURE);
+    bench_check_status(bench, status,
+                       WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL
+                                           : WEXITSTATUS(status) == 9 || WEXITSTATUS(status) == EXIT_CODE_FAILURE);
     bench->source.on_request = NULL;
 }
 

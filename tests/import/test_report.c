@@ -96,7 +96,7 @@ static void imports_become_a_report(void **state)
     expect_point(json_object_get(apart, "speedup_unpaired"), 1000. / 18 / 50);
     assert_true(has_mark(apart, "SHORT_RUN")); /* of the attempts that it is made of */
     json_decref(summary);
-    assert_int_equal(programs_shell("pdftotext -layout \"$out/report/report.pdf\" -", &text), 0);
+    programs_expect(0, "pdftotext -layout \"$out/report/report.pdf\" -", &text);
     static const char *const expected[] = {"jetspec-dflash.jsonl", "2.36",      "UNPAIRED_IMPORT", "Unpaired, imported",
                                            "OUTPUT_DIVERGES",      "ALL_FAILED"};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
