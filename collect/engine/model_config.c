@@ -56,6 +56,9 @@ static int find_family(struct config *config, bool drafter, struct error *error)
     bool hybrid = !drafter && (strcmp(type, "qwen3_5") == 0 || strcmp(type, "qwen3_5_text") == 0);
     if (!dense && !hybrid)
         return config_refuse(config, "model_type", type, drafter ? "qwen3" : "qwen3, qwen3_5", error);
+    if (!drafter && config->dflash)
+        return fail(error, "%s: \"dflash_config\" is there: this is a DFlash drafter; name its target's folder",
+                    config->where);
     config->family = drafter ? FAMILY_DRAFTER : hybrid ? FAMILY_QWEN3_5 : FAMILY_QWEN3;
     return 0;
 }

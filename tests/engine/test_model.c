@@ -150,6 +150,7 @@ static void refuses_targets_by_key_and_value(void **state)
     (void)state;
     static const char *const cases[][2] = {
         {"{'model_type': 'llama'}", "config.json: \"model_type\" is llama; supported: qwen3"},
+        {"{'dflash_config': {}}", "\"dflash_config\" is there: this is a DFlash drafter"},
         {"{'model_type': null}", "config.json: \"model_type\" is missing"},
         {"{'hidden_act': 'gelu'}", "\"hidden_act\" is gelu; supported: silu"},
         {"{'attention_bias': true}", "\"attention_bias\" is true; supported: false"},
