@@ -26,9 +26,8 @@ static int check_prompt(const struct reading *reading, const struct prompt *prom
 {
     if (!prompt->id[0] || !prompt->text[0])
         return fail(reading->error, "%s: the %s is empty", where, prompt->id[0] ? "text" : "id");
-    for (const char *at = prompt->id; *at; at++)
-        if (iscntrl((unsigned char)*at))
-            return fail(reading->error, "%s: the id has a control character in it; ids are printed on one line", where);
+    if (!is_printable(prompt->id))
+        return fail(reading->error, "%s: the id has a control character in it; ids are printed on one line", where);
     const json_t *earlier = json_object_get(reading->lines, prompt->id);
     if (earlier)
         return fail(reading->error, "%s: the id \"%s\" is that of line %d already; ids must differ", where, prompt->id,
@@ -82,6 +81,9 @@ static int read_line(struct reading *reading, const char *text, size_t size, int
         return 0;
     char where[512];
     snprintf(where, sizeof where, "%s:%d", reading->path, line);
+    if (!reading->format && !strchr("{[\xEF" /* of a byte order mark */, text[blank]))
+        return fail(reading->error, "%s: no JSON object; a file that is one prompt as it stands must end in .txt",
+                    where);
     json_t *object = json_read_text(text, size, where, reading->error);
     if (!object)
         return -1;

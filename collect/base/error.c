@@ -27,6 +27,15 @@ void make_printable(char *text)
     }
 }
 
+bool is_printable(const char *text)
+{
+    char *printable = xstrdup(text);
+    make_printable(printable);
+    bool same = strcmp(text, printable) == 0;
+    free(printable);
+    return same;
+}
+
 int fail(struct error *error, const char *format, ...)
 {
     if (error->message[0])

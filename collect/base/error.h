@@ -7,6 +7,7 @@
 #define COLLECT_BASE_ERROR_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #define ERROR_MESSAGE_SIZE 1024
@@ -25,6 +26,9 @@ int fail(struct error *error, const char *format, ...) __attribute__((format(pri
 /* Makes of any text, in its place, such a line: what files hold is printed by this alone, since control characters
  * would break the line or steer a terminal. */
 void make_printable(char *text);
+
+/* Whether it is one already. */
+bool is_printable(const char *text);
 
 /* Like fail(), with ": " and errno's text added. */
 int fail_errno(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));

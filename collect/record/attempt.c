@@ -51,11 +51,7 @@ static int read_arm(const json_t *object, const char *where, struct arm *arm, st
 /* What names things in lists and messages. */
 static int check_name(const char *name, const char *where, const char *what, struct error *error)
 {
-    char *printable = xstrdup(name);
-    make_printable(printable);
-    const bool same = strcmp(name, printable) == 0;
-    free(printable);
-    return same ? 0 : fail(error, "%s: %s \"%s\" holds control characters", where, what, name);
+    return is_printable(name) ? 0 : fail(error, "%s: %s \"%s\" holds control characters", where, what, name);
 }
 
 static int read_workloads(const json_t *object, const char *where, struct attempt *attempt, struct error *error)

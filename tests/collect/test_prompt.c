@@ -82,10 +82,12 @@ static void names_file_and_line_of_a_fault(void **state)
         {"{\"id\":\"\",\"text\":\"x\"}\n", ":1: the id is empty"},
         {"{\"id\":\"a\",\"text\":\"\"}\n", ":1: the text is empty"},
         {"{\"id\":\"a\\nb\",\"text\":\"x\"}\n", ":1: the id has a control character"},
+        {"{\"id\":\"a\\u009B31mb\",\"text\":\"x\"}\n", ":1: the id has a control character"},
         {"{\"id\":\"a\",\"text\":\"x\"}\n{\"id\":\"b\",\"text\":\"y\"}\n{\"id\":\"a\",\"text\":\"z\"}\n",
          ":3: the id \"a\" is that of line 1 already"},
         {"{\"id\":\"a\",\"text\":\"\xFF\"}\n", ":1: line 1, column "},
         {"[]\n", ":1: must be an object"},
+        {"Once upon a time\n", ":1: no JSON object; a file that is one prompt as it stands must end in .txt"},
         {"{\"question\":\"?\"}\n", ":1: no known prompt format; known by their keys: "},
         {"{\"id\":\"a\",\"text\":\"x\"}\n[]\n", ":2: must be an object"},
     };

@@ -12,6 +12,7 @@ static void check_prompts(const struct prompts *prompts)
 {
     for (int i = 0; i < prompts->count; i++) {
         fuzz_require(prompts->items[i].id[0] && prompts->items[i].text[0], "neither id nor text is empty");
+        fuzz_check_line(prompts->items[i].id);
         for (int j = 0; j < i && j < 64; j++)
             fuzz_require(strcmp(prompts->items[i].id, prompts->items[j].id) != 0, "ids differ");
     }
