@@ -160,7 +160,7 @@ static void see_drift(const void *context, double threshold, struct verdicts *ve
     const double change = expm1(fabs(log1p(drift->change))); /* of the shorter time */
     if (drift->p < DRIFT_P && change > threshold)
         verdicts_add(verdicts, RULE_DRIFT, RULE_SUSPECT, NULL, change, threshold,
-                     "from one end of the run to the other times a token change by %.3g %%", 100 * change);
+                     "from one end of the run to the other times a token change by %.3g%%", 100 * change);
 }
 
 /* --- DRIFT, of imports -------------------------------------------------------------------------------------------- */
@@ -185,7 +185,7 @@ static char *name_steady(const struct repeats *repeats, double threshold)
             left++;
             continue;
         }
-        char *longer = xformat("%s%s%s to %s by %+.3g %%", names, named++ ? ", " : "; ", series->first->id,
+        char *longer = xformat("%s%s%s to %s by %+.3g%%", names, named++ ? ", " : "; ", series->first->id,
                                strrchr(series->last->id, '/') + 1, 100 * series->change);
         free(names);
         names = longer;
@@ -204,7 +204,7 @@ static void see_repeats(const void *context, double threshold, struct verdicts *
         return;
     char *steady = name_steady(repeats, threshold);
     verdicts_add(verdicts, RULE_DRIFT, RULE_SUSPECT, seen->workload, change, threshold,
-                 "repeats of the same settings change in their order (p = %.2g): a token's time by %+.3g %% from first "
+                 "repeats of the same settings change in their order (p = %.2g): a token's time by %+.3g%% from first "
                  "to last, the median of %d settings%s",
                  repeats->p, 100 * repeats->change, repeats->count, steady);
     free(steady);

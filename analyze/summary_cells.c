@@ -109,6 +109,7 @@ static json_t *make_cell_marks(const struct comparisons *comparisons, const stru
         if (used_in(cell, block)) {
             summary_note_marks(&used_in(cell, block)->verdicts, cell->workload->name, marks);
             summary_note_marks(&cell->blocks[block - 1].verdicts, cell->workload->name, marks);
+            marks[RULE_REPETITION] |= suspects_are_repetitive(cells, cell->arm, cell->workload, block - 1);
         }
     for (int i = 0; i < comparisons->count; i++) {
         const struct comparison *comparison = &comparisons->items[i];

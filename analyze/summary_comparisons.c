@@ -273,6 +273,8 @@ static json_t *make_comparison_marks(const struct comparisons *comparisons, cons
             summary_note_marks(&pair->baseline->verdicts, parts[i].workload->name, marks);
             summary_note_marks(&pair->verdicts, parts[i].workload->name, marks);
             summary_note_marks(&comparisons->cells->verdicts, parts[i].workload->name, marks);
+            marks[RULE_REPETITION] |=
+                suspects_are_repetitive(comparisons->cells, comparison->arm, parts[i].workload, block);
         }
     if (!blocks_left)
         summary_note_unpaired_marks(comparisons, comparison, marks);

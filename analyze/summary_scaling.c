@@ -133,8 +133,11 @@ static json_t *make_marks(const struct cells *cells, const struct scalings *scal
         const struct cell *const both[] = {scalings->items[i].arm, scalings->items[i].reference};
         for (int j = 0; j < 2; j++)
             for (int block = 1; block <= cells->blocks; block++)
-                if (usable(both[j], block))
+                if (usable(both[j], block)) {
                     summary_note_marks(&usable(both[j], block)->verdicts, both[j]->workload->name, marks);
+                    marks[RULE_REPETITION] |=
+                        suspects_are_repetitive(cells, both[j]->arm, both[j]->workload, block - 1);
+                }
         summary_note_marks(&cells->verdicts, both[0]->workload->name, marks);
     }
     marks[RULE_MIN_BLOCKS] = blocks > 0 && blocks < cells->plan->min_blocks;

@@ -42,24 +42,40 @@ static void note_attempt(const struct comparisons *comparisons, const struct jud
         suspects->any = suspects->left_out[block] = suspects->outliers[block] = true;
 }
 
-/* Outputs that go round in circles are found in auto's. */
-static bool is_repetitive(const struct judged *baseline, const char *workload)
+/* The cell of plain decoding on as many ranks and with as many requests in flight; NULL where there is none. */
+static const struct cell *find_auto(const struct cells *cells, const struct arm *arm,
+                                    const struct plan_workload *workload)
 {
-    for (int i = 0; baseline && i < baseline->verdicts.count; i++) {
-        const struct verdict *verdict = &baseline->verdicts.items[i];
+    const struct plan *plan = cells->plan;
+    for (int i = 0; i < plan->arm_count; i++)
+        if (plan->arms[i].method == METHOD_AUTO && plan->arms[i].tensor_parallel == arm->tensor_parallel &&
+            plan->arms[i].concurrency == arm->concurrency)
+            return cells_at(cells, i, (int)(workload - plan->workloads));
+    return NULL;
+}
+
+bool suspects_are_repetitive(const struct cells *cells, const struct arm *arm, const struct plan_workload *workload,
+                             int block)
+{
+    const struct cell *plain = find_auto(cells, arm, workload);
+    const struct judged *judged = plain ? plain->blocks[block].counted : NULL;
+    for (int i = 0; judged && i < judged->verdicts.count; i++) {
+        const struct verdict *verdict = &judged->verdicts.items[i];
         if (verdict->rule == RULE_REPETITION && verdict->level == RULE_SUSPECT &&
-            cells_verdict_applies(verdict, workload))
+            cells_verdict_applies(verdict, workload->name))
             return true;
     }
     return false;
 }
 
 /* of_ratio: what is said of the ratio alone counts as well. */
-static void note_pairs(const struct comparison *comparison, bool of_ratio, int blocks, struct suspects *suspects)
+static void note_pairs(const struct comparisons *comparisons, const struct comparison *comparison, bool of_ratio,
+                       struct suspects *suspects)
 {
-    for (int block = 0; block < blocks; block++) {
+    for (int block = 0; block < comparisons->cells->blocks; block++) {
         note_verdicts(&comparison->pairs[block].verdicts, comparison->workload->name, of_ratio, block, suspects);
-        if (is_repetitive(comparison->pairs[block].baseline, comparison->workload->name))
+        if (comparison->pairs[block].baseline &&
+            suspects_are_repetitive(comparisons->cells, comparison->arm, comparison->workload, block))
             note_rule(RULE_REPETITION, block, suspects);
     }
 }
@@ -78,7 +94,7 @@ void suspects_of_cell(const struct comparisons *comparisons, const struct cell *
     for (int i = 0; i < comparisons->count; i++)
         if (comparisons->items[i].arm == cell->arm && comparisons->items[i].workload == cell->workload &&
             comparisons->items[i].baseline->method == METHOD_AUTO)
-            note_pairs(&comparisons->items[i], false, cells->blocks, suspects);
+            note_pairs(comparisons, &comparisons->items[i], false, suspects);
 }
 
 void suspects_of_comparison(const struct comparisons *comparisons, const struct comparison *comparison,
@@ -93,5 +109,5 @@ void suspects_of_comparison(const struct comparisons *comparisons, const struct 
         note_attempt(comparisons, pair->arm, comparison->workload->name, block, suspects);
         note_attempt(comparisons, pair->baseline, comparison->workload->name, block, suspects);
     }
-    note_pairs(comparison, true, blocks, suspects);
+    note_pairs(comparisons, comparison, true, suspects);
 }

@@ -14,6 +14,11 @@ struct suspects {
     enum samples_kept kept;
 };
 
+/* Whether the workload goes round in circles (REPETITION), which is found in plain decoding's outputs of the block
+ * (from 0) and is true of every arm beside it: all write the same. */
+bool suspects_are_repetitive(const struct cells *cells, const struct arm *arm, const struct plan_workload *workload,
+                             int block);
+
 void suspects_of_cell(const struct comparisons *comparisons, const struct cell *cell, struct suspects *suspects);
 
 /* Of a comparison on one workload. */

@@ -19,7 +19,7 @@ static void add_divergence(const struct divergence *divergence, const struct rul
     if (!isnan(divergence->regret))
         snprintf(regret, sizeof regret, "at least %.3g below the best", divergence->regret);
     verdicts_add(verdicts, RULE_OUTPUT_DIVERGES, level, workload, divergence->regret, limit,
-                 "%d of %d outputs (%.0f %%) differ from auto's; worst: %s, token %d, %s", divergence->diverged,
+                 "%d of %d outputs (%.0f%%) differ from auto's; worst: %s, token %d, %s", divergence->diverged,
                  divergence->compared, 100.0 * divergence->diverged / divergence->compared, divergence->worst->prompt,
                  divergence->position + 1, regret);
 }

@@ -56,14 +56,14 @@ static void set_rounds(struct sample *sample, bool plain, int prompt, bool other
         sample->accepted[i] = plain ? 1 : of_trees[others && prompt == 1 ? 1 : prompt - 1][i];
 }
 
-static void set_tokens(struct sample *sample, float margin, bool diverges)
+static void set_tokens(struct sample *sample, float margin, bool diverges, bool repetitive)
 {
     sample->tokens = TOKENS;
     sample->first_tokens = FIRST_TOKENS;
     sample->token_ids = xcalloc(TOKENS, sizeof *sample->token_ids);
     sample->margins = xcalloc(TOKENS, sizeof *sample->margins);
     for (int i = 0; i < TOKENS; i++) {
-        sample->token_ids[i] = 100 + i;
+        sample->token_ids[i] = 100 + (repetitive ? i % 2 : i);
         sample->margins[i] = margin > 0 ? margin : 2;
     }
     if (diverges)
@@ -107,7 +107,8 @@ static json_t *make_sample(const struct campaign_attempt *attempt, const char *w
     sample.ok = !(code && prompt == attempt->failed_prompt);
     if (sample.ok) {
         sample.finish = FINISH_LENGTH;
-        set_tokens(&sample, attempt->margin, code && prompt == attempt->diverging_prompt);
+        set_tokens(&sample, attempt->margin, code && prompt == attempt->diverging_prompt,
+                   code && prompt <= attempt->repetitive);
         set_rounds(&sample, plain, prompt, attempt->other_rounds);
         set_times(&sample, plain, tpot_ns, start_ns);
     } else {

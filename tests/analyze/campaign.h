@@ -32,6 +32,7 @@ struct campaign_attempt {
     int failed_prompt;                        /* of code, from 1 */
     int diverging_prompt;                     /* of code: its third token is another one */
     float margin;                             /* of every token; 0: 2 */
+    int repetitive;                           /* so many of code's outputs, the first, go round in a circle */
 };
 
 /* An empty run folder with its plan of `blocks` blocks; headline: b16 over auto and over linear. `rules` is the plan's

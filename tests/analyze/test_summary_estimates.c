@@ -156,6 +156,37 @@ static void test_estimates_without_what_is_suspect(void **state)
     campaign_close(&campaign);
 }
 
+/* Found in auto's outputs, true of all that is made of the workload: of every arm's cell, and of trees over linear. */
+static void test_what_repeats_itself_marks_every_arm(void **state)
+{
+    (void)state;
+    static const char *const arms[] = {"tp1-auto", "tp1-linear", "tp1-b16"}, *const rules[] = {"REPETITION"};
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}");
+    for (int block = 1; block <= 3; block++)
+        for (int i = 0; i < 3; i++)
+            campaign_add(&campaign,
+                         &(struct campaign_attempt){arms[i], block, 1, 4e6 / (1 + i), 4e6 / (1 + i), .repetitive = 1});
+    json_t *summary = check_build(&campaign);
+    for (int i = 0; i < 3; i++) {
+        check_texts(json_object_get(check_cell(summary, arms[i], "code"), "marks"), rules, 1);
+        check_texts(json_object_get(check_cell(summary, arms[i], "maths"), "marks"), rules, 0);
+    }
+    for (int arm = 1; arm < 3; arm++)
+        for (int baseline = 0; baseline < arm; baseline++) {
+            const json_t *on_code = check_find(summary, "comparisons", arms[arm], arms[baseline], "code");
+            const json_t *overall = check_find(summary, "comparisons", arms[arm], arms[baseline], NULL);
+            const json_t *on_maths = check_find(summary, "comparisons", arms[arm], arms[baseline], "maths");
+            check_texts(json_object_get(on_code, "marks"), rules, 1);
+            check_texts(json_object_get(overall, "marks"), rules, 1);
+            check_texts(json_object_get(on_maths, "marks"), rules, 0);
+            check_texts(json_object_get(json_object_get(on_code, "without_suspect"), "rules"), rules, 1);
+            check_null(on_maths, "without_suspect");
+        }
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
 static void test_outliers_are_marked_and_stay(void **state)
 {
     (void)state;
@@ -447,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_nothing_is_said_without_limits),
         cmocka_unit_test(test_heat_maps_are_adjusted_for_false_discoveries),
         cmocka_unit_test(test_estimates_without_what_is_suspect),
+        cmocka_unit_test(test_what_repeats_itself_marks_every_arm),
         cmocka_unit_test(test_outliers_are_marked_and_stay),
         cmocka_unit_test(test_what_cannot_be_paired_has_an_interval_of_its_own),
         cmocka_unit_test(test_speedup_on_the_same_outputs),

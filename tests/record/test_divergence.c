@@ -62,7 +62,7 @@ static void test_divergence_is_judged_by_its_first_token(void **state)
         assert_int_equal(verdicts.count, 1);
         assert_int_equal(verdicts.items[0].rule, RULE_OUTPUT_DIVERGES);
         assert_int_equal(verdicts.items[0].level, known[i].level);
-        assert_non_null(strstr(verdicts.items[0].detail, "1 of 10 outputs (10 %)"));
+        assert_non_null(strstr(verdicts.items[0].detail, "1 of 10 outputs (10%)"));
         assert_non_null(strstr(verdicts.items[0].detail, "p6, token 4"));
         assert_string_equal(verdicts.items[0].workload, "code");
         assert_int_equal(rule_worst(&verdicts, "code", RULE_VOIDS_SPEEDUP), known[i].level);
