@@ -30,6 +30,19 @@ static void put_arm(FILE *out, const struct summary *summary, int arm)
 
 /* --- what was measured -------------------------------------------------------------------------------------------- */
 
+/* " (NVIDIA H200)": the GPU, or the processor, that the engine ran on. Of a server it is not known. */
+static void put_machine(FILE *out, const struct summary *summary)
+{
+    const char *kind = json_string_value(json_object_get(summary->source, "kind"));
+    const char *gpu = json_string_value(json_object_get(summary->source, "gpu"));
+    const char *name = gpu ? gpu : json_string_value(json_object_get(summary->machine, "cpu"));
+    if (!name || !kind || strcmp(kind, "engine") != 0)
+        return;
+    fputs(" (", out);
+    latex_put(out, name);
+    fputs(")", out);
+}
+
 static void put_measured(FILE *out, const struct summary *summary)
 {
     if (summary_is_imported(summary)) {
@@ -49,6 +62,7 @@ static void put_measured(FILE *out, const struct summary *summary)
         latex_put_breakable(out, model);
         fputs("}", out);
     }
+    put_machine(out, summary);
     fprintf(
         out,
         " under \\Arms{} configuration%s on \\Workloads{} workload%s, in \\BlocksPlanned{} block%s of shuffled order "
@@ -58,6 +72,30 @@ static void put_measured(FILE *out, const struct summary *summary)
 }
 
 /* --- headline comparisons ----------------------------------------------------------------------------------------- */
+
+/* "; suspect, REPETITION: 1.64 [1.63, 1.65] without it". Too few blocks are told where the interval would be. */
+static void put_suspicion(FILE *out, const struct comparison *comparison)
+{
+    const json_t *marks = comparison ? comparison->marks : NULL;
+    int rules = 0;
+    for (size_t i = 0; i < json_array_size(marks); i++) {
+        const char *rule = json_string_value(json_array_get(marks, i));
+        if (strcmp(rule, "MIN_BLOCKS") == 0)
+            continue;
+        fputs(rules++ ? ", " : "; suspect: ", out);
+        latex_put_breakable(out, rule);
+    }
+    if (rules == 0)
+        return;
+    const struct interval *without = &comparison->without_speedup;
+    if (!without->present)
+        fputs(", without which nothing is left", out);
+    else if (isfinite(without->low))
+        fprintf(out, ", without which it is \\num{%.2f} [\\num{%.2f}, \\num{%.2f}]", without->value, without->low,
+                without->high);
+    else
+        fprintf(out, ", without which it is \\num{%.2f}", without->value);
+}
 
 static void put_factor(FILE *out, const struct summary *summary, const struct comparison *comparison)
 {
@@ -71,7 +109,9 @@ static void put_factor(FILE *out, const struct summary *summary, const struct co
         fprintf(out, "\\IntervalLevel\\%% interval [\\%sLow{}, \\%sHigh{}], ", name, name);
     else
         fputs("too few blocks for an interval, ", out);
-    fprintf(out, "$n=\\%sN{}$ blocks%s)", name, json_array_size(summary->extended_from) ? "\\Extended{}" : "");
+    fprintf(out, "$n=\\%sN{}$ blocks%s", name, json_array_size(summary->extended_from) ? "\\Extended{}" : "");
+    put_suspicion(out, comparison);
+    fputs(")", out);
     free(name);
 }
 
@@ -145,10 +185,12 @@ static void put_best(FILE *out, const struct summary *summary)
         put_arm(out, summary, best->arm);
         fprintf(out,
                 "'s is the best at \\num{%.2f} times the speed of auto; %s it is at least \\num{%.2f} with "
-                "\\IntervalLevel\\%% confidence.\n",
+                "\\IntervalLevel\\%% confidence",
                 best->speedup.value,
                 tuned ? "chosen on blocks that are reported nowhere else," : "allowing for the choice among them,",
                 best->bound.low);
+        put_suspicion(out, summary_compare(summary, best->arm, "auto", best->workload));
+        fputs(".\n", out);
         return;
     }
 }

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <cmocka.h>
 // clang-format on
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,42 @@ static void test_numbers_are_macros(void **state)
     json_decref(extended);
 }
 
+static void test_a_suspect_headline_says_so_and_what_is_left(void **state)
+{
+    (void)state;
+    struct comparison *comparison = find_headline();
+    json_t *marks = json_pack("[sss]", "REPETITION", "MIN_BLOCKS", "COLD_FIRST");
+    comparison->marks = marks;
+    comparison->without_speedup = (struct interval){.present = true, .value = 1.5, .low = 1.25, .high = 1.75};
+    check("blocks; suspect: REPETITION, COLD\\_\\allowbreak{}FIRST, "
+          "without which it is \\num{1.50} [\\num{1.25}, \\num{1.75}])");
+    comparison->without_speedup.low = comparison->without_speedup.high = NAN;
+    check("without which it is \\num{1.50})");
+    comparison->without_speedup.present = false;
+    check("without which nothing is left)");
+    comparison->marks = NULL;
+    char *text = example_put(abstract_put, &summary);
+    assert_null(strstr(text, "suspect"));
+    free(text);
+    json_decref(marks);
+}
+
+static void test_it_says_what_an_engine_ran_on(void **state)
+{
+    (void)state;
+    json_t *source = json_pack("{s:s, s:s}", "kind", "engine", "gpu", "NVIDIA H200"),
+           *machine = json_pack("{s:s}", "cpu", "a processor");
+    summary.source = source;
+    summary.machine = machine;
+    check("We measured decoding (NVIDIA H200) under");
+    json_object_del(source, "gpu");
+    check("We measured decoding (a processor) under");
+    json_object_set_new(source, "kind", json_string("server")); /* this machine is the client's */
+    check("We measured decoding under");
+    json_decref(source);
+    json_decref(machine);
+}
+
 static void test_a_headline_without_a_number_says_why(void **state)
 {
     (void)state;
@@ -94,6 +131,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_words_follow_the_verdict, begin, end),
         cmocka_unit_test_setup_teardown(test_numbers_are_macros, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_suspect_headline_says_so_and_what_is_left, begin, end),
+        cmocka_unit_test_setup_teardown(test_it_says_what_an_engine_ran_on, begin, end),
         cmocka_unit_test_setup_teardown(test_a_headline_without_a_number_says_why, begin, end),
         cmocka_unit_test_setup_teardown(test_without_a_family_it_says_so, begin, end),
     };
