@@ -135,17 +135,20 @@ static json_t *make_run(const struct cells *cells, const char *plan_hash, const 
     return object;
 }
 
-/* The header of an attempt that counts; of an arm with a drafter if one does. */
+/* The header of an attempt that counts; of one that was measured here if one was, and of an arm with a drafter. */
 static const json_t *find_header(const struct cells *cells)
 {
     const json_t *header = NULL;
+    int best = -1;
     for (int i = 0; i < cells->count; i++)
         for (int block = 0; block < cells->blocks; block++) {
             const struct judged *counted = cells->items[i].blocks[block].counted;
-            if (counted && cells->items[i].arm->method != METHOD_AUTO)
-                return counted->attempt.header;
-            if (counted && !header)
+            if (!counted || !counted->attempt.header)
+                continue;
+            const int rank = 2 * !attempt_is_imported(&counted->attempt) + (cells->items[i].arm->method != METHOD_AUTO);
+            if (rank > best)
                 header = counted->attempt.header;
+            best = rank > best ? rank : best;
         }
     return header;
 }
@@ -159,9 +162,11 @@ static json_t *summarise_server(const json_t *server)
 }
 
 /* What belongs to the arm alone (the drafter) stands beside the rest. */
-static json_t *make_source(const json_t *header)
+static json_t *make_source(const struct cells *cells, const json_t *header)
 {
     json_t *source = json_deep_copy(json_object_get(header, "source"));
+    if (json_object_get(header, "import"))
+        summary_keep_common_source(cells, source);
     json_t *of_arm = json_object_get(source, "arm");
     if (json_is_object(of_arm)) {
         json_incref(of_arm);
@@ -349,7 +354,7 @@ static json_t *make_summary(const struct comparisons *comparisons, const struct 
     json_set(summary, "program", program);
     json_set(summary, "runs", runs);
     json_set(summary, "machine", copy_or_null(json_object_get(header, "machine")));
-    json_set(summary, "source", make_source(header));
+    json_set(summary, "source", make_source(comparisons->cells, header));
     json_set(summary, "gpus", summary_make_gpus(comparisons->cells->run));
     json_set(summary, "imports", summary_make_imports(comparisons->cells->run));
     json_set(summary, "plan", make_plan(comparisons->cells));

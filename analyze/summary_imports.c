@@ -2,6 +2,7 @@
 
 #include "collect/base/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The entry of the file; made where it is new. */
@@ -23,6 +24,58 @@ static void add(json_t *files, const json_t *source, const char *attempt)
 {
     if (json_is_string(json_object_get(source, "file")) && json_is_string(json_object_get(source, "sha256")))
         json_append(json_object_get(find_entry(files, source), "attempts"), json_text(attempt));
+}
+
+static void append_text_once(json_t *array, const json_t *text)
+{
+    size_t i;
+    json_t *known;
+    json_array_foreach(array, i, known) if (json_equal(known, text)) return;
+    if (json_is_string(text))
+        json_append(array, json_deep_copy(text));
+}
+
+static void keep_common(json_t *source, const json_t *other)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(source, next, key, value) if (!json_equal(value, json_object_get(other, key)))
+        json_object_del(source, key);
+}
+
+/* "JetSpec, llama-bench". */
+static json_t *join(const json_t *texts)
+{
+    char *joined = xstrdup("");
+    size_t i;
+    json_t *text;
+    json_array_foreach(texts, i, text)
+    {
+        char *longer = xformat("%s%s%s", joined, i ? ", " : "", json_string_value(text));
+        free(joined);
+        joined = longer;
+    }
+    json_t *value = json_text(joined);
+    free(joined);
+    return value;
+}
+
+void summary_keep_common_source(const struct cells *cells, json_t *source)
+{
+    json_t *tools = json_array();
+    for (int i = 0; i < cells->count; i++)
+        for (int block = 0; block < cells->blocks; block++) {
+            const struct judged *counted = cells->items[i].blocks[block].counted;
+            if (!counted || !counted->attempt.header || !attempt_is_imported(&counted->attempt))
+                continue;
+            const json_t *other = json_object_get(counted->attempt.header, "source");
+            append_text_once(tools, json_object_get(other, "tool"));
+            keep_common(source, other);
+        }
+    if (json_array_size(tools) > 1)
+        json_set(source, "tool", join(tools));
+    json_decref(tools);
 }
 
 json_t *summary_make_imports(const struct run *run)

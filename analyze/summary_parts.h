@@ -101,4 +101,7 @@ json_t *summary_make_marks(const bool *marks);
 /* The files that imports were read from: "file", "sha256", "attempts" (ids). Empty where there are none. */
 json_t *summary_make_imports(const struct run *run);
 
+/* Of an import's "source" what all imports that count have in common, and the tools of them all. */
+void summary_keep_common_source(const struct cells *cells, json_t *source);
+
 #endif

@@ -95,6 +95,12 @@ static void imports_become_a_report(void **state)
                         "UNPAIRED_IMPORT");
     expect_point(json_object_get(apart, "speedup_unpaired"), 1000. / 18 / 50);
     assert_true(has_mark(apart, "SHORT_RUN")); /* of the attempts that it is made of */
+    const json_t *source = json_object_get(summary, "source"); /* what all files have in common, and all tools */
+    const char *tools = json_string_value(json_object_get(source, "tool"));
+    assert_string_equal(json_string_value(json_object_get(source, "kind")), "import");
+    assert_non_null(strstr(tools, "JetSpec"));
+    assert_non_null(strstr(tools, "Lucebox sweep"));
+    assert_null(json_object_get(source, "draft")); /* only Lucebox's files say it */
     json_decref(summary);
     programs_expect(0, "pdftotext -layout \"$out/report/report.pdf\" -", &text);
     static const char *const expected[] = {"jetspec-dflash.jsonl", "2.36",      "UNPAIRED_IMPORT", "Unpaired, imported",
@@ -155,7 +161,7 @@ static void repeats_of_a_sweep_may_drift(void **state)
         if (i == 0) {
             const char *detail = json_string_value(json_object_get(verdict, "detail"));
             assert_non_null(strstr(detail, "p = 0.0041"));
-            assert_non_null(strstr(detail, "r/tp1-b8/1-1 to 3-1 by +11.1 %"));
+            assert_non_null(strstr(detail, "r/tp1-b8/1-1 to 3-1 by +11.1%"));
             assert_string_equal(json_string_value(json_object_get(verdict, "level")), "suspect");
             assert_string_equal(json_string_value(json_object_get(verdict, "workload")), "imported");
         }
