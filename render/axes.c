@@ -5,8 +5,9 @@
 
 #define TICK_LENGTH 2.5
 #define LABEL_GAP 3.0
-#define POWERS_FROM 5.0 /* a log axis that spans a larger factor has powers of two as ticks, */
-#define HALVES_FROM 2.0 /* from here on also what lies between them: 0.75, 1, 1.5, 2, 3 */
+#define POWERS_FROM 5.0  /* a log axis that spans a larger factor has powers of two as ticks, */
+#define POWERS_LEAST .06 /* unless it goes down to powers that are long to write: 0.03125 */
+#define HALVES_FROM 2.0  /* from here on also what lies between them: 0.75, 1, 1.5, 2, 3 */
 
 /* The smallest of 1, 2, 5 x 10^k that is at least `width`. */
 static double nice_step(double width)
@@ -79,7 +80,7 @@ void axis_init(struct axis *axis, enum axis_scale scale, double low, double high
         axis->decimals = AXES_DECIMALS_SHORTEST;
         if (high / low <= POWERS_FROM)
             add_halves(axis);
-        else if (scale == AXIS_LOG2)
+        else if (scale == AXIS_LOG2 && low >= POWERS_LEAST)
             add_powers(axis, wanted);
         else
             add_decades(axis, wanted);

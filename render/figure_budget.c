@@ -45,18 +45,20 @@ static struct interval find_interval(const struct summary *summary, enum quantit
                                      bool *suspect)
 {
     const json_t *marks = NULL;
+    bool unpaired = false;
     struct interval interval = {.value = NAN, .low = NAN, .high = NAN};
     const struct comparison *comparison = summary_compare(summary, arm, "auto", workload);
     const struct cell *cell = summary_find_cell(summary, arm, workload);
     if (quantity == SPEEDUP && comparison) {
-        interval = comparison->speedup;
+        unpaired = !comparison->speedup.present && comparison->speedup_unpaired.present;
+        interval = unpaired ? comparison->speedup_unpaired : comparison->speedup;
         marks = comparison->marks;
     } else if (quantity == TAU && cell) {
         interval = cell->tau;
         marks = cell->marks;
     }
     if (suspect)
-        *suspect = json_array_size(marks) > 0;
+        *suspect = unpaired || json_array_size(marks) > 0;
     return interval;
 }
 
@@ -244,7 +246,7 @@ static double draw_legend(struct canvas *canvas, const struct sheet *sheet)
     keys[count++] = (struct parts_key){"ddtree", KEY_MARKER, tree->marker, tree->colour};
     if (parts_has_method(sheet->summary, "linear"))
         keys[count++] = (struct parts_key){"linear", KEY_DASHED, MARKER_CIRCLE, linear->colour};
-    keys[count++] = (struct parts_key){"suspect", KEY_HOLLOW, tree->marker, tree->colour};
+    keys[count++] = (struct parts_key){"suspect or unpaired", KEY_HOLLOW, tree->marker, tree->colour};
     keys[count++] =
         (struct parts_key){"pointwise interval", KEY_SWATCH, MARKER_CIRCLE, colour_faded(tree->colour, .22)};
     return parts_draw_legend(canvas, sheet, LEFT, keys, count);
@@ -255,7 +257,7 @@ static double draw_band(struct canvas *canvas, const struct sheet *sheet, int ba
     struct parts_grid grid = make_grid(sheet);
     int *groups = xcalloc((size_t)sheet->summary->arm_count, sizeof *groups);
     int count = find_groups(sheet->summary, groups), group = groups[band / grid.bands], row = band % grid.bands;
-    double heading = count > 1 && row == 0 ? HEADING_HEIGHT : 0;
+    double heading = count > 1 ? HEADING_HEIGHT : 0;
     double head = heading + parts_title_height(canvas, sheet, &grid, row), plots = top + head;
     if (heading > 0) {
         char *text = summary_group_text(sheet->summary, group);

@@ -3,14 +3,13 @@
 #include <math.h>
 #include <stddef.h>
 
-#define PANEL_HEIGHT 70.0
+#define PANEL_HEIGHT 58.0
 #define GAP 8.0
 #define HEAD 4.0
 #define FOOT 30.0
 #define LEFT 44.0
 #define DEVICES_MAXIMUM 8
 #define SHIFT .5 /* sideways, from device to device */
-#define SECONDS_PER_HOUR 3600.0
 
 static const struct quantity {
     const char *title;
@@ -21,6 +20,16 @@ static const struct quantity {
     {"power / W", offsetof(struct device_readings, power_w)},
 };
 enum { QUANTITY_COUNT = sizeof quantities / sizeof *quantities };
+
+/* Of the time axis, whose numbers are neither very small nor very large. */
+static const struct unit {
+    double seconds, from; /* the campaign's length, in seconds, that has it */
+    const char *title;
+} units[] = {
+    {3600, 7200, "hours from the first attempt"},
+    {60, 120, "minutes from the first attempt"},
+    {1, 0, "seconds from the first attempt"},
+};
 
 static const struct reading *reading_of(const struct device_readings *readings, int quantity)
 {
@@ -108,24 +117,27 @@ static double draw_band(struct canvas *canvas, const struct sheet *sheet, int ba
 {
     (void)band;
     const struct summary *summary = sheet->summary;
-    double last = last_start(summary), unit = last > 2 * SECONDS_PER_HOUR ? SECONDS_PER_HOUR : 60, start = top + HEAD;
+    const double last = last_start(summary), start = top + HEAD;
+    const struct unit *unit = units;
+    while (last < unit->from)
+        unit++;
+    const double end = fmax(last / unit->seconds, 1e-3);
     int drawn = 0;
     struct axis x, y;
-    axis_init(&x, AXIS_LINEAR, 0, fmax(last / unit, 1e-3), LEFT, sheet->width - 6, (int)(sheet->width / 50));
-    axis_end_at(&x, fmax(last / unit, 1e-3) * 1.02);
+    axis_init(&x, AXIS_LINEAR, 0, end, LEFT, sheet->width - 6, (int)(sheet->width / 50));
+    axis_end_at(&x, end * 1.02);
     for (int i = 0; i < QUANTITY_COUNT; i++) {
         if (!is_known(summary, i))
             continue;
         double above = start + drawn++ * (PANEL_HEIGHT + GAP);
         make_y(summary, i, above + PANEL_HEIGHT, above, &y);
         axes_draw_y(canvas, &y, x.start, x.end, true);
-        draw_readings(canvas, summary, i, unit, &x, &y);
+        draw_readings(canvas, summary, i, unit->seconds, &x, &y);
         axes_draw_frame(canvas, &x, &y);
         canvas_text_upwards(canvas, 10, above + PANEL_HEIGHT / 2, AXES_TITLE_SIZE, quantities[i].title);
     }
     axes_draw_x(canvas, &x, y.start, y.start);
-    canvas_text(canvas, (x.start + x.end) / 2, y.start + 23, AXES_TITLE_SIZE, ALIGN_CENTRE, colour_black,
-                unit == 60 ? "minutes from the first attempt" : "hours from the first attempt");
+    canvas_text(canvas, (x.start + x.end) / 2, y.start + 23, AXES_TITLE_SIZE, ALIGN_CENTRE, colour_black, unit->title);
     return y.start - top + FOOT;
 }
 

@@ -140,8 +140,19 @@ static struct layout lay_out(struct canvas *canvas, const struct sheet *sheet)
 
 /* As many as there are groups: how many stand side by side is known only once names are measured. What is too many is
  * empty and has no height. */
+static bool any_is_tested(const struct summary *summary)
+{
+    for (int i = 0; i < summary->comparison_count; i++)
+        if (isfinite(summary->comparisons[i].p) || isfinite(summary->comparisons[i].p_bh))
+            return true;
+    return false;
+}
+
+/* What it adds to the tables is which speedups are significant. */
 static int count_bands(const struct sheet *sheet)
 {
+    if (!any_is_tested(sheet->summary))
+        return 0;
     int *groups = xcalloc((size_t)sheet->summary->arm_count, sizeof *groups);
     int count = find_groups(sheet->summary, groups);
     free(groups);

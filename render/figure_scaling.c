@@ -207,7 +207,7 @@ static double draw_band(struct canvas *canvas, const struct sheet *sheet, int ba
 {
     struct parts_grid grid = make_grid(sheet);
     int values[SERIES_MAXIMUM], count = find_concurrencies(sheet->summary, values), row = band % grid.bands;
-    double heading = count > 1 && row == 0 ? HEADING_HEIGHT : 0;
+    double heading = count > 1 ? HEADING_HEIGHT : 0;
     double head = heading + parts_title_height(canvas, sheet, &grid, row), plots = top + head;
     struct panel panel = {.summary = sheet->summary, .concurrency = values[band / grid.bands]};
     if (heading > 0) {

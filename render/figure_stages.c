@@ -3,7 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#define SHARES_FROM 8.0  /* times the shortest round */
+#define SHARES_FROM 8.0 /* times the shortest round */
+#define LABEL_HALF 6.0
 #define TIMES_WIDTH 28.0 /* right of the bars */
 
 /* Neighbours differ in lightness, so that they can be told apart in print without colours. */
@@ -65,7 +66,11 @@ static void make_axis(const struct summary *summary, double start, double end, s
 {
     double shortest, longest;
     find_range(summary, &shortest, &longest);
-    axis_init(x, AXIS_LINEAR, 0, longest > 0 ? longest : 1, start, end, (int)(fabs(end - start) / 26));
+    const double most = longest > 0 ? longest : 1;
+    axis_init(x, AXIS_LINEAR, 0, most, start, end, (int)(fabs(end - start) / 26));
+    axis_end_at(x, fmin(x->high, most * 1.04));
+    const double last = x->ticks[x->tick_count - 1]; /* its label would meet the next panel's first */
+    x->high = fmax(x->high, last / (1 - LABEL_HALF / fabs(end - start)));
 }
 
 static void make_share_axis(const struct summary *summary, double start, double end, struct axis *x)

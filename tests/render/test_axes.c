@@ -45,6 +45,21 @@ static void test_wide_log_axes_have_powers_of_two(void **state)
     assert_true(axis.tick_count <= 5);
 }
 
+static void test_labels_of_small_powers_stay_short(void **state)
+{
+    (void)state;
+    char text[AXES_LABEL_CAPACITY];
+    for (double low = 1e-4; low < 1; low *= 1.7) {
+        struct axis axis;
+        axis_init(&axis, AXIS_LOG2, low, 100 * low, 0, 100, 5);
+        assert_in_range(axis.tick_count, 2, 8);
+        for (int i = 0; i < axis.tick_count; i++) {
+            axis_label(&axis, i, text);
+            assert_in_range(strlen(text), 1, 6); /* 0.0001, 0.0625 */
+        }
+    }
+}
+
 static void test_log_axes_around_one_have_a_tick_there(void **state)
 {
     (void)state;
@@ -95,6 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear_axes_end_at_nice_numbers),
         cmocka_unit_test(test_wide_log_axes_have_powers_of_two),
+        cmocka_unit_test(test_labels_of_small_powers_stay_short),
         cmocka_unit_test(test_log_axes_around_one_have_a_tick_there),
         cmocka_unit_test(test_ticks_never_overflow),
         cmocka_unit_test(test_ticks_come_to_an_end),
