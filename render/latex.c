@@ -129,7 +129,7 @@ void latex_put(FILE *out, const char *text)
 
 void latex_put_breakable(FILE *out, const char *text)
 {
-    put(out, text, "/_-.:");
+    put(out, text, LATEX_BREAKS);
 }
 
 void latex_put_narrow(FILE *out, const char *text)
@@ -187,26 +187,44 @@ int latex_digits(double value, int decimals)
     return (int)strcspn(text, ".");
 }
 
-static void put_padding(FILE *out, double value, int decimals, int digits)
+/* As siunitx groups them: by three, from five on. */
+static bool is_group_end(int digits, int left)
 {
-    int padding = digits - latex_digits(value, decimals);
-    if (padding > 0)
-        fprintf(out, "\\phantom{%.*s}", padding, "00000000000000000000");
+    return digits >= LATEX_GROUPED_FROM && left > 0 && left % 3 == 0;
 }
 
-/* With a sign as long as siunitx prints it. */
-static void put_signed(FILE *out, double value, int decimals)
+/* What a number of `digits` digits is longer than this one. */
+static void put_padding(FILE *out, double value, int decimals, int digits)
 {
-    fprintf(out, "%s%.*f", value < 0 ? "$-$" : "", decimals, fabs(value));
+    const int own = latex_digits(value, decimals);
+    if (digits <= own)
+        return;
+    fputs("\\phantom{", out);
+    for (int left = digits - 1; left >= 0; left--) {
+        fputs(left >= own ? "0" : "", out);
+        fputs(is_group_end(digits, left) && !(left < own && is_group_end(own, left)) ? "\\," : "", out);
+    }
+    fputs("}", out);
+}
+
+void latex_put_number(FILE *out, double value, int decimals)
+{
+    char text[400];
+    snprintf(text, sizeof text, "%.*f", decimals, fabs(value));
+    const int digits = latex_digits(value, decimals);
+    fputs(value < 0 ? "$-$" : "", out);
+    for (int i = 0; i < digits; i++)
+        fprintf(out, "%c%s", text[i], is_group_end(digits, digits - 1 - i) ? "\\," : "");
+    fputs(text + digits, out);
 }
 
 void latex_put_range(FILE *out, double low, double high, int decimals, int digits)
 {
     put_padding(out, low, decimals, digits);
     fputs("[", out);
-    put_signed(out, low, decimals);
+    latex_put_number(out, low, decimals);
     fputs(", ", out);
     put_padding(out, high, decimals, digits);
-    put_signed(out, high, decimals);
+    latex_put_number(out, high, decimals);
     fputs("]", out);
 }

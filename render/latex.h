@@ -6,7 +6,9 @@
 
 #include <stdio.h>
 
-#define LATEX_NARROW 18 /* bytes of a name beyond which it is set in several lines */
+#define LATEX_NARROW 18      /* bytes of a name beyond which it is set in several lines */
+#define LATEX_BREAKS "/_-.:" /* behind which long names may be broken */
+#define LATEX_GROUPED_FROM 5 /* digits before the point */
 
 /* The text as LaTeX prints it letter for letter: special characters by their commands, Latin letters and common symbols
  * as they are, every other letter as "U+65E5". NULL prints an em dash. */
@@ -29,6 +31,9 @@ void latex_put_p(FILE *out, double p);
 
 /* Decimals for a column whose largest number is `largest`, so that it shows four figures. */
 int latex_decimals(double largest);
+
+/* "10\,126", as siunitx prints it: a sign as long, thousands apart from LATEX_GROUPED_FROM digits on. */
+void latex_put_number(FILE *out, double value, int decimals);
 
 /* "[0.98, 10.21]" with room for `digits` digits before each point, so that a column of ranges is aligned. */
 void latex_put_range(FILE *out, double low, double high, int decimals, int digits);

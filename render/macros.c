@@ -143,9 +143,10 @@ static void put_comparison(FILE *out, const struct summary *summary, const struc
 static void put_blocks(FILE *out, const struct summary *summary)
 {
     int least = 0, most = 0;
-    bool any = false;
+    bool any = false, unpaired = false;
     for (int i = 0; i < summary->comparison_count; i++) {
         const struct interval *speedup = &summary->comparisons[i].speedup;
+        unpaired = unpaired || (!speedup->present && isfinite(summary->comparisons[i].speedup_unpaired.low));
         if (!speedup->present)
             continue;
         least = least == 0 || speedup->n < least ? speedup->n : least;
@@ -161,6 +162,7 @@ static void put_blocks(FILE *out, const struct summary *summary)
         fprintf(out, "%d--%d blocks", least, most);
     fprintf(out, "}\n\\newcommand{\\Pointwise}{%s}\n",
             any ? "\\IntervalLevel\\% \\IntervalKind{} intervals, pointwise" : "points without intervals");
+    fprintf(out, "\\newcommand{\\IfUnpaired}[1]{%s}\n", unpaired ? "#1" : "");
 }
 
 /* ", extended after n = 6", which stands beside every n; empty where no block was added after looking. What is to be
@@ -203,6 +205,17 @@ static void put_excluded(FILE *out, const struct summary *summary)
     fputs(rules ? ")}\n" : "}\n", out);
 }
 
+/* "none is invalid", "1 is invalid", "3 are invalid". */
+static void put_invalid(FILE *out, int invalid)
+{
+    fputs("\\newcommand{\\AreInvalid}{", out);
+    if (invalid == 0)
+        fputs("none is", out);
+    else
+        fprintf(out, "\\AttemptsInvalid{} %s", invalid == 1 ? "is" : "are");
+    fputs(" invalid}\n", out);
+}
+
 static void put_record(FILE *out, const struct summary *summary)
 {
     long long lines = 0;
@@ -212,6 +225,7 @@ static void put_record(FILE *out, const struct summary *summary)
     put_count(out, "Sessions", summary_sessions(summary));
     put_count(out, "Attempts", summary_attempts(summary));
     put_count(out, "AttemptsInvalid", summary_invalid_attempts(summary));
+    put_invalid(out, summary_invalid_attempts(summary));
     put_excluded(out, summary);
     fputs("\\newcommand{\\LedgerHeads}{", out);
     for (int i = 0; i < summary->run_count; i++) {

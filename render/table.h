@@ -45,7 +45,7 @@ struct table_row {
 
 struct table {
     const char *name;  /* of its files; what its caption is called */
-    char *empty;       /* the sentence that stands for a table without rows */
+    char *empty;       /* the sentence that stands for it in Markdown where it has no rows; may be NULL */
     char *section_key; /* of the sections, in CSV */
     int stub;          /* so many columns on the left are repeated where a wide table is set in parts */
     int decimals;      /* of all numbers and intervals; TABLE_FITTING unless set */

@@ -9,7 +9,9 @@
 /* How many rows are not parted by the end of a page. */
 #define TABLE_TOGETHER 24
 #define SECTION_TOGETHER 12
-#define ROWS_LEAST 3 /* before it, and behind it */
+#define ROWS_LEAST 3    /* before it, and behind it */
+#define MARGIN_MOST 14  /* bytes of a name that the margin holds */
+#define NOTE_SPACE 20.0 /* around a note, in points */
 
 struct notes {
     const char *rules[NOTES_MAXIMUM];
@@ -43,6 +45,17 @@ static void put_marks(FILE *out, struct notes *notes, const struct table_cell *c
         put_mark(out, notes, json_string_value(json_array_get(cell->marks, i)));
     if (cell->mark)
         put_mark(out, notes, cell->mark);
+}
+
+/* So many lines are kept free below each piece of the table, for the last of them must not part from its notes. */
+static void put_room(FILE *out, const struct notes *notes, const struct summary *summary)
+{
+    double width = 0;
+    for (int i = 0; i < notes->count; i++)
+        width += NOTE_SPACE + table_text_width(notes->rules[i]) +
+                 table_text_width(summary_explain(summary, notes->rules[i]));
+    if (notes->count > 0)
+        fprintf(out, "\\noteroom{%d}\n", (int)ceil(width / TABLE_LINE_WIDTH));
 }
 
 static void put_notes(FILE *out, const struct notes *notes, const struct summary *summary)
@@ -197,6 +210,8 @@ static void put_cell(FILE *out, const struct part *part, int row, int column)
         latex_put_p(out, cell->value);
         break;
     case COLUMN_COUNT:
+        latex_put_number(out, cell->value, 0);
+        break;
     case COLUMN_NUMBER:
         put_value(out, cell, layout);
         break;
@@ -246,6 +261,23 @@ static bool holds_next(const struct part *part, int row)
     return behind > 0 && (before + 1 + behind <= together || before + 1 < ROWS_LEAST || behind < ROWS_LEAST);
 }
 
+/* Where a page may begin with a row inside a section, the section is named beside it. */
+static void put_section_again(FILE *out, const struct table *table, int row)
+{
+    if (!table->rows[row].section || count_before(table, row) + 1 + count_behind(table, row) <= SECTION_TOGETHER)
+        return;
+    const char *name = same_section(table, row) ? table->rows[row].section : "";
+    int length = (int)strlen(name), shown = length;
+    if (length > MARGIN_MOST) /* never within a letter of several bytes */
+        for (shown = MARGIN_MOST; (name[shown] & 0xC0) == 0x80;)
+            shown--;
+    char *begun = xformat("%.*s%s", shown, name, shown < length ? "…" : "");
+    fputs("\\within{", out);
+    latex_put(out, begun);
+    fputs("}", out);
+    free(begun);
+}
+
 static void put_row(FILE *out, const struct part *part, int row)
 {
     const struct table *table = part->table;
@@ -256,6 +288,7 @@ static void put_row(FILE *out, const struct part *part, int row)
         latex_put(out, table->rows[row].section);
         fputs("} \\\\*\n", out);
     }
+    put_section_again(out, table, row);
     for (int i = 0; i < table->column_count; i++)
         if (is_in(part, i)) {
             fputs(i > 0 ? " & " : "", out);
@@ -280,19 +313,23 @@ static void put_part(FILE *out, const struct part *part)
 
 void table_put_latex(FILE *out, const struct table *table, const struct summary *summary)
 {
-    if (table->row_count == 0) {
-        latex_put(out, table->empty);
-        fputs("\n", out);
-        return;
-    }
     struct table_layout *layouts = xcalloc((size_t)table->column_count, sizeof *layouts);
     struct notes notes = {0};
     table_lay_out(table, layouts);
     for (int first = table->stub; first < table->column_count;) {
         int last = table_part_end(table, layouts, first);
-        struct part part = {table, layouts, first, last, &notes};
+        char *bytes;
+        size_t size;
+        FILE *rows = open_memstream(&bytes, &size);
+        if (!rows)
+            die("out of memory");
         table_wrap_part(table, layouts, first, last);
-        put_part(out, &part);
+        put_part(rows, &(struct part){table, layouts, first, last, &notes});
+        fclose(rows);
+        if (last == table->column_count)
+            put_room(out, &notes, summary);
+        fputs(bytes, out);
+        free(bytes);
         first = last;
     }
     put_notes(out, &notes, summary);

@@ -3,13 +3,14 @@
 #include "render/latex.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Widths in points, of Latin Modern in \footnotesize. */
-#define LINE_WIDTH 446.0   /* a little less than the text's */
 #define INTERVAL_SPACE 3.0 /* between a value and its limits */
 #define MARK_WIDTH 4.5
 #define DIGIT_WIDTH 4.25
+#define GROUP_WIDTH 1.5 /* between thousands */
 #define CAPITAL_WIDTH 6.5
 #define LETTER_WIDTH 4.35
 #define POINT_WIDTH 2.4      /* . , [ ] and blanks */
@@ -17,10 +18,10 @@
 #define WRAPPED_FROM 90.0    /* text that is wider may be set in several lines, */
 #define WRAPPED_ALWAYS 300.0 /* and if it is as wide as this, it is */
 #define WRAPPED_LEAST 55.0
+#define WRAPPED_WORD_MOST 90.0 /* a longer word stands over, which latex_put_breakable may still break */
 #define HEAD_MOST 75.0
 
-/* About. */
-static double text_width(const char *text)
+double table_text_width(const char *text)
 {
     double width = 0;
     for (; text && *text; text++) {
@@ -32,6 +33,21 @@ static double text_width(const char *text)
                                                   : LETTER_WIDTH;
     }
     return width;
+}
+
+/* Of what stands between the places at which latex_put_breakable breaks. */
+static double longest_word(const char *text)
+{
+    double longest = 0;
+    while (text && *text) {
+        size_t length = strcspn(text, LATEX_BREAKS " ");
+        length += text[length] != '\0';
+        char *word = xformat("%.*s", (int)length, text);
+        longest = fmax(longest, table_text_width(word));
+        free(word);
+        text += length;
+    }
+    return longest;
 }
 
 static int largest(int a, int b)
@@ -51,7 +67,9 @@ static int digits_of(const struct table_cell *cell, int decimals)
 
 static double number_width(const struct table_layout *layout)
 {
-    return layout->digits * DIGIT_WIDTH + (layout->decimals ? POINT_WIDTH + layout->decimals * DIGIT_WIDTH : 0);
+    const int groups = layout->digits >= LATEX_GROUPED_FROM ? (layout->digits - 1) / 3 : 0;
+    return layout->digits * DIGIT_WIDTH + groups * GROUP_WIDTH +
+           (layout->decimals ? POINT_WIDTH + layout->decimals * DIGIT_WIDTH : 0);
 }
 
 static double printed_width(enum column_kind kind, const struct table_layout *layout)
@@ -83,24 +101,26 @@ static struct table_layout lay_out_column(const struct table *table, int column)
 {
     const struct table_column *of = &table->columns[column];
     struct table_layout layout = {.decimals = table_decimals(table, column), .digits = 1};
-    double text = 0, reason = 0;
+    double text = 0, reason = 0, word = WRAPPED_LEAST;
     int marks = 0;
     for (int row = 0; row < table->row_count; row++) {
         const struct table_cell *cell = table_find_cell(table, row, column);
         layout.digits = largest(layout.digits, digits_of(cell, layout.decimals));
-        text = fmax(text, text_width(cell->text));
-        reason = fmax(reason, cell->missing ? 13 + SMALL * text_width(cell->missing) : 0);
+        text = fmax(text, table_text_width(cell->text));
+        word = fmax(word, longest_word(cell->text));
+        reason = fmax(reason, cell->missing ? 13 + SMALL * table_text_width(cell->missing) : 0);
         marks = largest(marks, count_marks(cell));
     }
     layout.wrappable = of->kind == COLUMN_TEXT && text > WRAPPED_FROM;
+    layout.least = TABLE_COLUMN_SPACE + fmin(word, WRAPPED_WORD_MOST);
     double printed = fmax(text, printed_width(of->kind, &layout) + marks * MARK_WIDTH);
-    layout.width = TABLE_COLUMN_SPACE + fmax(fmax(printed, reason), fmin(text_width(of->head), HEAD_MOST));
+    layout.width = TABLE_COLUMN_SPACE + fmax(fmax(printed, reason), fmin(table_text_width(of->head), HEAD_MOST));
     return layout;
 }
 
 static double least_width(const struct table_layout *layout)
 {
-    return layout->wrappable ? TABLE_COLUMN_SPACE + WRAPPED_LEAST : layout->width;
+    return layout->wrappable ? layout->least : layout->width;
 }
 
 /* As many columns as fit a line. */
@@ -110,7 +130,7 @@ static int fit_part(const struct table *table, const struct table_layout *layout
     int last = first;
     for (int i = 0; i < table->stub; i++)
         taken += least_width(&layouts[i]);
-    while (last < table->column_count && (last == first || taken + least_width(&layouts[last]) <= LINE_WIDTH))
+    while (last < table->column_count && (last == first || taken + least_width(&layouts[last]) <= TABLE_LINE_WIDTH))
         taken += least_width(&layouts[last++]);
     return last;
 }
@@ -146,18 +166,18 @@ bool table_is_in_part(const struct table *table, int first, int last, int column
 static void share_out(const struct table *table, struct table_layout *layouts, int first, int last, double room,
                       double total)
 {
-    const double least = TABLE_COLUMN_SPACE + WRAPPED_LEAST;
     double share = fmin(1, room / total);
     for (int i = 0; i < table->column_count; i++)
-        if (layouts[i].wrapped && table_is_in_part(table, first, last, i) && share * layouts[i].width < least) {
-            room -= least;
+        if (layouts[i].wrapped && table_is_in_part(table, first, last, i) &&
+            share * layouts[i].width < layouts[i].least) {
+            room -= layouts[i].least;
             total -= layouts[i].width;
-            layouts[i].width = least;
+            layouts[i].width = layouts[i].least;
         }
     share = total > 0 ? fmin(1, room / total) : 1;
     for (int i = 0; i < table->column_count; i++)
         if (layouts[i].wrapped)
-            layouts[i].width = fmax(least, share * layouts[i].width);
+            layouts[i].width = fmax(layouts[i].least, share * layouts[i].width);
 }
 
 void table_wrap_part(const struct table *table, struct table_layout *layouts, int first, int last)
@@ -168,9 +188,9 @@ void table_wrap_part(const struct table *table, struct table_layout *layouts, in
             total += layouts[i].width;
     for (int i = 0; i < table->column_count; i++) {
         struct table_layout *layout = &layouts[i];
-        layout->wrapped = layout->wrappable && (total > LINE_WIDTH || layout->width > WRAPPED_ALWAYS);
+        layout->wrapped = layout->wrappable && (total > TABLE_LINE_WIDTH || layout->width > WRAPPED_ALWAYS);
         if (table_is_in_part(table, first, last, i))
             *(layout->wrapped ? &wrapped : &fixed) += layout->width;
     }
-    share_out(table, layouts, first, last, LINE_WIDTH - fixed, wrapped);
+    share_out(table, layouts, first, last, TABLE_LINE_WIDTH - fixed, wrapped);
 }

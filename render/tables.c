@@ -53,9 +53,8 @@ static int write_file(const struct table *table, const struct summary *summary, 
     else
         table_put_latex(out, table, summary);
     fclose(out);
-    bool wanted = table->row_count > 0 || (table->empty && !csv);
     int result = 0;
-    if (wanted)
+    if (table->row_count > 0)
         result = file_write_whole(path, bytes, size, error);
     else
         unlink(path);
@@ -115,10 +114,17 @@ void tables_put_arm(struct table *table, const struct summary *summary, int arm)
     table_put_text(table, summary_arm_text(summary, arm));
 }
 
+char *tables_pair_text(const struct summary *summary, const struct comparison *comparison)
+{
+    return xformat("%s over %s", summary_arm_text(summary, comparison->arm),
+                   summary_baseline_text(summary, comparison));
+}
+
 void tables_put_pair(struct table *table, const struct summary *summary, const struct comparison *comparison)
 {
-    table_put_format(table, "%s over %s", summary_arm_text(summary, comparison->arm),
-                     summary_baseline_text(summary, comparison));
+    char *text = tables_pair_text(summary, comparison);
+    table_put_text(table, text);
+    free(text);
 }
 
 void tables_put_workload(struct table *table, const struct summary *summary, int workload)

@@ -65,6 +65,7 @@ char *tables_value_text(const json_t *value);
 
 /* Cells that many tables have: "b16"; "b16 over auto"; "code", or "all workloads". */
 void tables_put_arm(struct table *table, const struct summary *summary, int arm);
+char *tables_pair_text(const struct summary *summary, const struct comparison *comparison); /* free() it */
 void tables_put_pair(struct table *table, const struct summary *summary, const struct comparison *comparison);
 void tables_put_workload(struct table *table, const struct summary *summary, int workload);
 

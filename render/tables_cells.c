@@ -242,7 +242,8 @@ static void put_losslessness(struct table *table, const struct summary *summary,
     for (int i = 0; i < 4; i++)
         table_put_number(table, count_or_nothing(counts[i]));
     table_put_number(table, of->audit_regret_max);
-    table_put_interval(table, comparison ? &comparison->speedup_identical : &(struct interval){0}, NULL, NULL);
+    table_put_interval(table, comparison ? &comparison->speedup_identical : &(struct interval){0},
+                       comparison ? comparison->marks : NULL, NULL);
 }
 
 void tables_fill_losslessness(struct table *table, const struct summary *summary)
@@ -254,6 +255,7 @@ void tables_fill_losslessness(struct table *table, const struct summary *summary
     table_add_column(table, COLUMN_COUNT, "audited_tokens", "tokens audited");
     table_add_column(table, COLUMN_NUMBER, "audit_regret_max", "largest regret");
     table_add_column(table, COLUMN_INTERVAL, "speedup_identical", "speedup, identical");
+    table_keep_column(table);
     fill_cells(table, summary, shows_losslessness, put_losslessness);
 }
 

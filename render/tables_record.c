@@ -94,7 +94,6 @@ void tables_fill_exclusions(struct table *table, const struct summary *summary)
 {
     static const char *const columns[][2] = {{"attempt", "attempt"},    {"workload", "workload"}, {"rule", "rule"},
                                              {"seen", "what was seen"}, {"time", "when"},         {"actor", "by"}};
-    table->empty = xstrdup("No exclusions.");
     for (int i = 0; i < 6; i++)
         table_add_column(table, COLUMN_TEXT, columns[i][0], columns[i][1]);
     for (int i = 0; i < summary->verdict_count; i++) {
@@ -137,7 +136,6 @@ static int count_alike(const struct summary *summary, int first)
 
 void tables_fill_marks(struct table *table, const struct summary *summary)
 {
-    table->empty = xstrdup("No number carries a mark.");
     table_add_column(table, COLUMN_TEXT, "rule", "rule");
     table_add_column(table, COLUMN_TEXT, "level", "level");
     table_add_column(table, COLUMN_TEXT, "workload", "workload");
@@ -189,8 +187,10 @@ static void add_leaves(struct table *table, const char *name, const json_t *valu
 
 static void add_run(struct table *table, const struct summary_run *run)
 {
-    char *attempts = xformat("%d, of which %d invalid; %d session%s", run->attempts, run->attempts_invalid,
-                             run->sessions, run->sessions == 1 ? "" : "s");
+    char *sessions =
+        run->sessions > 0 ? xformat("; %d session%s", run->sessions, run->sessions == 1 ? "" : "s") : xstrdup("");
+    char *attempts = xformat("%d, of which %d invalid%s", run->attempts, run->attempts_invalid, sessions);
+    free(sessions);
     char *started =
         xformat("%s to %s", run->first_started ? run->first_started : "—", run->last_started ? run->last_started : "—");
     char *ledger = xformat("%lld lines, head %.*s…", (long long)run->ledger_lines, HASH_SHOWN, run->ledger_head);

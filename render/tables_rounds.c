@@ -39,7 +39,7 @@ void tables_fill_rounds(struct table *table, const struct summary *summary)
                 continue;
             table_add_row(table, summary_workload_text(summary, workload));
             tables_put_arm(table, summary, arm);
-            put_interval_of(table, cell ? &cell->tau : &(struct interval){0});
+            table_put_interval(table, cell ? &cell->tau : &(struct interval){0}, cell ? cell->marks : NULL, NULL);
             put_interval_of(table, &comparison->break_even_tau);
             for (int stage = 0; stage < SUMMARY_STAGE_COUNT; stage++)
                 if (is_large(stage))
@@ -179,10 +179,10 @@ static struct memory_kinds find_kinds(const struct summary *summary)
 
 static void add_memory_column(struct table *table, const char *key)
 {
-    char *head = is_bytes(key) ? xformat("%.*s / MiB", (int)strlen(key) - 6, key) : xstrdup(key);
+    char *head = is_bytes(key) ? xformat("%.*s / MiB", (int)strlen(key) - 6, key) : xstrdup("capacity / tokens");
     for (char *at = head; *at; at++)
         *at = *at == '_' ? ' ' : *at;
-    table_add_column(table, COLUMN_NUMBER, key, head);
+    table_add_column(table, is_bytes(key) ? COLUMN_NUMBER : COLUMN_COUNT, key, head);
     free(head);
 }
 

@@ -69,6 +69,16 @@ static void add_devices(struct table *table, const json_t *devices)
     }
 }
 
+static void add_gpu(struct table *table, const json_t *source)
+{
+    const char *gpu = json_string_value(json_object_get(source, "gpu"));
+    const char *driver = json_string_value(json_object_get(source, "driver"));
+    char *text = xformat("%s%s%s", gpu ? gpu : "", driver ? ", driver " : "", driver ? driver : "");
+    if (gpu)
+        tables_add_fact(table, "GPU", text);
+    free(text);
+}
+
 /* A model is a folder's name, or an object that has one. */
 static void add_model(struct table *table, const char *label, const json_t *source, const char *key)
 {
@@ -88,10 +98,10 @@ static void add_plan(struct table *table, const struct summary *summary)
                         "measured is theirs to say");
         return;
     }
-    char *plan = xformat("%d blocks, arms shuffled in each from seed %lld; temperature %.4g; %d warm-up request%s an "
+    char *plan = xformat("%d block%s, arms shuffled in each from seed %lld; temperature %.4g; %d warm-up request%s an "
                          "attempt",
-                         summary->blocks, (long long)summary->seed, summary->temperature, summary->warmup,
-                         summary->warmup == 1 ? "" : "s");
+                         summary->blocks, summary->blocks == 1 ? "" : "s", (long long)summary->seed,
+                         summary->temperature, summary->warmup, summary->warmup == 1 ? "" : "s");
     tables_add_fact(table, "Plan", plan);
     free(plan);
 }
@@ -105,7 +115,7 @@ void tables_fill_setting(struct table *table, const struct summary *summary)
     add_known(table, "System", summary->machine, (const char *const[]){"os", "kernel", NULL});
     add_model(table, "Target", summary->source, "target");
     add_model(table, "Drafter", summary->source, "drafter");
-    add_known(table, "GPU", summary->source, (const char *const[]){"gpu", "driver", NULL});
+    add_gpu(table, summary->source);
     add_known(table, "Runs on", summary->source, (const char *const[]){"kind", "device", "dtype"});
     add_known(table, "Imported from", summary->source, (const char *const[]){"tool", "model_id", "version"});
     add_known(table, "Server", summary->source, (const char *const[]){"dialect", "route", NULL});

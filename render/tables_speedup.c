@@ -113,7 +113,6 @@ void tables_fill_family(struct table *table, const struct summary *summary)
     table_add_column(table, COLUMN_TEXT, "workload", "workload");
     table_add_alike(table, COLUMN_INTERVAL, "speedup", "speedup, pointwise", FORMAT_SPEEDUP);
     table_add_alike(table, COLUMN_LIMITS, "simultaneous", "simultaneous", FORMAT_SPEEDUP);
-    table_add_alike(table, COLUMN_LIMITS, "fieller", "Fieller", FORMAT_SPEEDUP);
     table_add_column(table, COLUMN_P, "p", "p");
     table_add_column(table, COLUMN_P, "p_holm", "p, Holm");
     table_add_column(table, COLUMN_P, "sign_flip_p", "p, sign flip");
@@ -127,7 +126,6 @@ void tables_fill_family(struct table *table, const struct summary *summary)
         tables_put_workload(table, summary, comparison->workload);
         table_put_interval(table, &comparison->speedup, comparison->marks, comparison->missing.rule);
         table_put_limits(table, comparison->simultaneous.low, comparison->simultaneous.high);
-        table_put_limits(table, comparison->fieller.low, comparison->fieller.high);
         table_put_number(table, comparison->p);
         table_put_number(table, comparison->p_holm);
         table_put_number(table, comparison->sign_flip_p);
@@ -139,28 +137,26 @@ void tables_fill_family(struct table *table, const struct summary *summary)
 
 void tables_fill_estimates(struct table *table, const struct summary *summary)
 {
-    table->stub = 2;
-    table_add_column(table, COLUMN_TEXT, "comparison", "comparison");
+    table->section_key = xstrdup("comparison");
     table_add_column(table, COLUMN_TEXT, "workload", "workload");
     table_add_alike(table, COLUMN_INTERVAL, "speedup", "blocks", FORMAT_SPEEDUP);
+    table_add_alike(table, COLUMN_LIMITS, "fieller", "Fieller", FORMAT_SPEEDUP);
     table_add_alike(table, COLUMN_INTERVAL, "speedup_prompts", "prompts and blocks", FORMAT_SPEEDUP);
     table_add_alike(table, COLUMN_INTERVAL, "speedup_identical", "identical outputs", FORMAT_SPEEDUP);
     table_add_column(table, COLUMN_P, "p", "p");
     table_add_column(table, COLUMN_P, "p_bh", "p, BH");
-    const struct comparison *last = NULL;
     for (int i = 0; i < summary->comparison_count; i++) {
         const struct comparison *comparison = &summary->comparisons[i];
         if (comparison->workload == SUMMARY_ALL_WORKLOADS ||
             !(comparison->speedup_prompts.present || comparison->speedup_identical.present ||
               isfinite(comparison->p_bh)))
             continue;
-        table_add_row(table, NULL);
-        if (last && (last->arm != comparison->arm || last->baseline != comparison->baseline))
-            table_set_apart(table);
-        last = comparison;
-        tables_put_pair(table, summary, comparison);
+        char *pair = tables_pair_text(summary, comparison);
+        table_add_row(table, pair);
+        free(pair);
         tables_put_workload(table, summary, comparison->workload);
         table_put_interval(table, &comparison->speedup, comparison->marks, comparison->missing.rule);
+        table_put_limits(table, comparison->fieller.low, comparison->fieller.high);
         table_put_interval(table, &comparison->speedup_prompts, NULL, NULL);
         table_put_interval(table, &comparison->speedup_identical, NULL, NULL);
         table_put_number(table, comparison->p);
@@ -287,7 +283,9 @@ void tables_fill_best(struct table *table, const struct summary *summary)
         table_put_number(table, best->budgets);
         table_put_text(table, best->selected_on);
         table_put_interval(table, &best->tuning_speedup, NULL, NULL);
-        table_put_interval(table, &best->speedup, NULL, best->missing.rule);
+        const struct comparison *of =
+            best->arm < 0 ? NULL : summary_compare(summary, best->arm, "auto", best->workload);
+        table_put_interval(table, &best->speedup, of ? of->marks : NULL, best->missing.rule);
         table_put_limits(table, best->bound.low, best->bound.high);
         free(group);
     }

@@ -82,6 +82,16 @@ static void test_numbers(void **state)
     latex_put_range(out, -.625, .738, 2, 1);
     check_end(out, "[$-$0.62, 0.74]");
     out = begin();
+    latex_put_range(out, 9943, 10024, 0, 5);
+    check_end(out, "\\phantom{0\\,}[9943, 10\\,024]");
+    out = begin();
+    latex_put_range(out, 12345, 12345678, 0, 8);
+    check_end(out, "\\phantom{00\\,0}[12\\,345, 12\\,345\\,678]");
+    out = begin();
+    latex_put_number(out, -123456.75, 1);
+    latex_put_number(out, 9999.6, 0); /* which is printed with five digits */
+    check_end(out, "$-$123\\,456.810\\,000");
+    out = begin();
     latex_put_p(out, .0004);
     latex_put_p(out, .03125);
     latex_put_p(out, NAN);

@@ -193,6 +193,43 @@ static void test_every_page_of_a_table_has_its_head(void **state)
     free(out);
 }
 
+/* Where a page begins with a row, its section is named beside it; and notes stay with the last row. */
+static void test_pages_go_on_with_their_section_and_end_with_their_notes(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    char *out = make_report(EXAMPLE_PATH, "notes"), *path = file_join(out, "sections.tex");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int rows = 60; rows < 80; rows++) {
+        fprintf(file, "{\\footnotesize\\noteroom{2}\\begin{generatedpart}{rows}{ll}{head & of %d \\\\}\n", rows);
+        for (int row = 1; row <= rows; row++)
+            fprintf(file, "\\within{%s}row & %d \\\\\n", row == 1 ? "" : row < 40 ? "code" : "maths", row);
+        fprintf(
+            file,
+            "\\end{generatedpart}\\begin{generatednotes}note one\\\\note two\\end{generatednotes}\\par}\\newpage\n");
+    }
+    assert_int_equal(fclose(file), 0);
+    if (pdflatex_run(out, "report", 0, &error))
+        fail_msg("%s", error.message);
+    char *text = example_run("pdftotext -layout '%s/report.pdf' -", out);
+    int broken = 0;
+    for (const char *page = strchr(text, '\f'); page && page[1]; page = strchr(page + 1, '\f')) {
+        const char *first = page + 1 + strspn(page + 1, " \n"), *second = strchr(first, '\n');
+        assert_int_equal(strncmp(first, "head", 4), 0);
+        second += strspn(second, " \n");
+        if (strncmp(second, "row ", 4) == 0)
+            assert_int_equal(atoi(second + 3 + strspn(second + 3, " ")), 1);
+        else
+            assert_int_equal(strncmp(second, "maths", 5), 0);
+        broken += strncmp(second, "maths", 5) == 0;
+    }
+    assert_in_range(broken, 5, 15); /* some tables fill a page, and some go on */
+    free(text);
+    free(path);
+    free(out);
+}
+
 static void write_document(const char *name, const char *body)
 {
     char *path = xformat("%s/%s.tex", folder, name);
@@ -273,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_hostile_names_are_typeset),
         cmocka_unit_test(test_no_text_refers_to_what_is_not_there),
         cmocka_unit_test(test_a_paper_in_two_columns_inputs_figures_and_tables),
+        cmocka_unit_test(test_pages_go_on_with_their_section_and_end_with_their_notes),
         cmocka_unit_test(test_every_page_of_a_table_has_its_head),
         cmocka_unit_test(test_an_error_of_latex_is_told_in_one_line),
         cmocka_unit_test(test_without_pdflatex_the_text_stays),
