@@ -94,7 +94,7 @@ static void imports_become_a_report(void **state)
     assert_string_equal(json_string_value(json_object_get(json_object_get(apart, "missing"), "rule")),
                         "UNPAIRED_IMPORT");
     expect_point(json_object_get(apart, "speedup_unpaired"), 1000. / 18 / 50);
-    assert_true(has_mark(apart, "SHORT_RUN")); /* of the attempts that it is made of */
+    assert_true(has_mark(apart, "SHORT_RUN"));                 /* of the attempts that it is made of */
     const json_t *source = json_object_get(summary, "source"); /* what all files have in common, and all tools */
     const char *tools = json_string_value(json_object_get(source, "tool"));
     assert_string_equal(json_string_value(json_object_get(source, "kind")), "import");
