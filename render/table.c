@@ -113,9 +113,9 @@ void table_put_interval(struct table *table, const struct interval *interval, co
     cell->present = interval->present;
     cell->marks = interval->present ? marks : NULL;
     cell->missing = interval->present ? NULL : missing;
-    cell->value = interval->value;
-    cell->low = interval->low;
-    cell->high = interval->high;
+    cell->value = interval->present ? interval->value : NAN;
+    cell->low = interval->present ? interval->low : NAN;
+    cell->high = interval->present ? interval->high : NAN;
 }
 
 void table_put_limits(struct table *table, double low, double high)

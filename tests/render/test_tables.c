@@ -196,6 +196,29 @@ static void test_csv_has_the_numbers_that_are_printed(void **state)
     free(csv);
 }
 
+/* Whatever stands in the interval: what is missing is missing in every form, and never zero. */
+static void test_csv_has_nothing_where_a_number_is_missing(void **state)
+{
+    (void)state;
+    const struct interval missing[] = {
+        {0}, {.value = NAN, .low = NAN, .high = NAN}, {.value = 1.5, .low = 1, .high = 2}};
+    for (int i = 0; i < 3; i++) {
+        struct table table;
+        char *bytes = NULL;
+        size_t size = 0;
+        FILE *out = open_memstream(&bytes, &size);
+        table_init(&table, "any");
+        table_add_column(&table, COLUMN_INTERVAL, "r", "r");
+        table_add_row(&table, NULL);
+        table_put_interval(&table, &missing[i], NULL, "THROTTLED");
+        table_put_csv(out, &table);
+        fclose(out);
+        assert_string_equal(bytes, "r,r_low,r_high,r_note\r\n,,,THROTTLED\r\n");
+        table_free(&table);
+        free(bytes);
+    }
+}
+
 static void test_csv_quotes_what_would_split(void **state)
 {
     (void)state;
@@ -418,6 +441,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_provenance_says_how_gpus_were_set, begin, end),
         cmocka_unit_test_setup_teardown(test_workloads_say_their_context, begin, end),
         cmocka_unit_test_setup_teardown(test_csv_has_the_numbers_that_are_printed, begin, end),
+        cmocka_unit_test(test_csv_has_nothing_where_a_number_is_missing),
         cmocka_unit_test_setup_teardown(test_csv_quotes_what_would_split, begin, end),
         cmocka_unit_test_setup_teardown(test_a_wide_table_is_set_in_parts_that_repeat_the_arms, begin, end),
         cmocka_unit_test_setup_teardown(test_no_row_of_a_long_table_stands_alone, begin, end),
