@@ -151,8 +151,9 @@ void kernels_choose(const float *logits, int rows, int stride, int count, int fi
 
 #define TOP_THREADS 512
 #define TOP_WARPS (TOP_THREADS / WARP)
-#define TOP_PARTS 16        /* of a row, a block each: they nominate, another block ranks */
-#define SORTED_MAXIMUM 2048 /* a power of two, and room_for(TOP_WIDTH_MAXIMUM) at least */
+#define TOP_PARTS 16            /* of a row, a block each: they nominate, another block ranks */
+#define SORTED_MAXIMUM 2048     /* a power of two, and room_for(TOP_WIDTH_MAXIMUM) at least */
+#define NEAR_MAXIMUM (64 << 10) /* bytes that a block holds in shared memory */
 
 /* A column with its logit as one number: a larger logit is larger, of equal logits the lower column. 0: none. */
 typedef unsigned long long rank_key;
@@ -181,13 +182,13 @@ static __host__ __device__ __forceinline__ int room_for(int width)
     return width + width / 4 + WARP;
 }
 
-/* Where keys come from: logits from `column` on, or keys. */
+/* Where keys come from: logits from column `first` on, or keys. */
 struct logit_source {
     const float *logits;
-    int column;
+    int first;
     __device__ __forceinline__ rank_key at(int i) const
     {
-        return key_of(logits[column + i], column + i);
+        return key_of(logits[i], first + i);
     }
 };
 
@@ -320,38 +321,50 @@ size_t kernels_top_partials(int rows, int width)
     return (size_t)rows * TOP_PARTS * (sizeof(float2) + (size_t)room_for(width) * sizeof(rank_key));
 }
 
+/* What is searched many times is copied to shared memory where it has room: each thread reads what it copied. */
+template <typename T> static __device__ __forceinline__ const T *hold(const T *from, int count, bool holds, T *room)
+{
+#pragma unroll 8
+    for (int i = (int)threadIdx.x; holds && i < count; i += TOP_THREADS)
+        room[i] = from[i];
+    return holds ? room : from;
+}
+
 /* Grid: [TOP_PARTS, row]. */
 static __global__ void __launch_bounds__(TOP_THREADS)
-    nominate(const float *logits, int stride, int count, int width, void *scratch)
+    nominate(const float *logits, int stride, int count, int width, bool holds, void *scratch)
 {
     __shared__ float parts[WARP];
+    extern __shared__ __align__(16) char near[];
     int rows = (int)gridDim.y, row = (int)blockIdx.y, part = (int)blockIdx.x;
-    int span = (stride + TOP_PARTS - 1) / TOP_PARTS, first = min(part * span, stride), end = min(first + span, stride);
+    int span = (stride + TOP_PARTS - 1) / TOP_PARTS, first = min(part * span, stride);
+    int own = min(first + span, stride) - first;
     wait_for_previous();
     let_next_start();
-    const float *x = logits + (size_t)row * (size_t)stride;
+    const float *x = hold(logits + (size_t)row * (size_t)stride + first, own, holds, (float *)near);
     float best = -INFINITY, sum = 0;
 #pragma unroll 4
-    for (int i = first + (int)threadIdx.x; i < end; i += TOP_THREADS)
+    for (int i = (int)threadIdx.x; i < own; i += TOP_THREADS)
         best = fmaxf(best, x[i]);
     best = block_largest(best, parts);
 #pragma unroll 4
-    for (int i = first + (int)threadIdx.x; i < end; i += TOP_THREADS)
+    for (int i = (int)threadIdx.x; i < own; i += TOP_THREADS)
         sum += x[i] > -INFINITY ? expf(x[i] - best) : 0;
     sum = block_sum(sum, parts);
     if (threadIdx.x == 0)
         sums_at(scratch, row)[part] = make_float2(best, sum);
     const struct logit_source source = {x, first};
-    int columns = max(min(end, count) - first, 0), room = room_for(width);
+    int columns = max(min(first + own, count) - first, 0), room = room_for(width);
     rank_key least = find_least(source, columns, width);
     gather(source, columns, least, keys_at(scratch, rows, row, width) + (size_t)part * (size_t)room, room);
 }
 
 /* Grid: [row]. */
 static __global__ void __launch_bounds__(TOP_THREADS)
-    rank(int width, int first_token, void *scratch, int *tokens, float *log_probabilities, float *log_sums)
+    rank(int width, int first_token, bool holds, void *scratch, int *tokens, float *log_probabilities, float *log_sums)
 {
     __shared__ rank_key keys[SORTED_MAXIMUM];
+    extern __shared__ __align__(16) char near[];
     int rows = (int)gridDim.x, row = (int)blockIdx.x, lane = (int)threadIdx.x % WARP;
     wait_for_previous();
     let_next_start();
@@ -359,8 +372,8 @@ static __global__ void __launch_bounds__(TOP_THREADS)
     float best = warp_largest(part.x), log_sum = best + logf(warp_sum(part.y > 0 ? part.y * expf(part.x - best) : 0));
     if (threadIdx.x == 0)
         log_sums[row] = log_sum;
-    const struct key_source source = {keys_at(scratch, rows, row, width)};
     int count = TOP_PARTS * room_for(width), room = 2;
+    const struct key_source source = {hold(keys_at(scratch, rows, row, width), count, holds, (rank_key *)near)};
     int found = gather(source, count, find_least(source, count, width), keys, 0);
     while (room < found || room < width)
         room *= 2;
@@ -377,7 +390,13 @@ static __global__ void __launch_bounds__(TOP_THREADS)
 void kernels_top(const float *logits, int rows, int stride, int count, int first_token, int width, void *partial,
                  int *tokens, float *log_probabilities, float *log_sums, cudaStream_t stream)
 {
-    launch(nominate, dim3(TOP_PARTS, (unsigned)rows), TOP_THREADS, 0, stream, logits, stride, count, width, partial);
-    launch(rank, dim3((unsigned)rows), TOP_THREADS, 0, stream, width, first_token, partial, tokens, log_probabilities,
-           log_sums);
+    size_t span = (size_t)((stride + TOP_PARTS - 1) / TOP_PARTS) * sizeof(float);
+    size_t nominated = (size_t)(TOP_PARTS * room_for(width)) * sizeof(rank_key);
+    bool holds_span = span <= NEAR_MAXIMUM, holds_nominated = nominated <= NEAR_MAXIMUM;
+    CUDA_CHECK(cudaFuncSetAttribute(nominate, cudaFuncAttributeMaxDynamicSharedMemorySize, NEAR_MAXIMUM));
+    CUDA_CHECK(cudaFuncSetAttribute(rank, cudaFuncAttributeMaxDynamicSharedMemorySize, NEAR_MAXIMUM));
+    launch(nominate, dim3(TOP_PARTS, (unsigned)rows), TOP_THREADS, holds_span ? span : 0, stream, logits, stride, count,
+           width, holds_span, partial);
+    launch(rank, dim3((unsigned)rows), TOP_THREADS, holds_nominated ? nominated : 0, stream, width, first_token,
+           holds_nominated, partial, tokens, log_probabilities, log_sums);
 }

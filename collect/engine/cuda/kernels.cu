@@ -7,19 +7,22 @@ static unsigned blocks_for(size_t elements)
     return (unsigned)((elements + THREADS - 1) / THREADS);
 }
 
+/* Grid: [row, part of it], a thread an element: what counts is how soon they come. */
 template <typename T> static __global__ void embed(const T *table, const int *tokens, int width, float *x)
 {
+    int at = (int)blockIdx.y * THREADS + (int)threadIdx.x;
     wait_for_previous();
     let_next_start();
-    const T *row = table + (size_t)tokens[blockIdx.x] * (size_t)width;
-    for (int i = (int)threadIdx.x; i < width; i += THREADS)
-        x[(size_t)blockIdx.x * (size_t)width + (size_t)i] = load(row[i]);
+    if (at < width)
+        x[(size_t)blockIdx.x * (size_t)width + (size_t)at] =
+            load(table[(size_t)tokens[blockIdx.x] * (size_t)width + (size_t)at]);
 }
 
 void kernels_embed(enum element type, const void *table, const int *tokens, int rows, int width, float *x,
                    cudaStream_t stream)
 {
-    OF_TYPE(type, launch(embed<T>, dim3((unsigned)rows), THREADS, 0, stream, (const T *)table, tokens, width, x));
+    dim3 grid((unsigned)rows, blocks_for((size_t)width));
+    OF_TYPE(type, launch(embed<T>, grid, THREADS, 0, stream, (const T *)table, tokens, width, x));
 }
 
 /* --- the MLP ---------------------------------------------------------------------------------------------------- */
@@ -65,17 +68,17 @@ void kernels_gate(enum element type, const float *fused, int rows, int inner, vo
 
 static __global__ void gather(const uint32_t *in, const int *sources, size_t words, uint32_t *out)
 {
+    size_t at = (size_t)blockIdx.y * THREADS + threadIdx.x;
     wait_for_previous();
     let_next_start();
-    const uint32_t *from = in + (size_t)sources[blockIdx.x] * words;
-    for (size_t i = threadIdx.x; i < words; i += THREADS)
-        out[(size_t)blockIdx.x * words + i] = from[i];
+    if (at < words)
+        out[(size_t)blockIdx.x * words + at] = in[(size_t)sources[blockIdx.x] * words + at];
 }
 
 void kernels_gather(const void *in, const int *sources, int count, size_t row_bytes, void *out, cudaStream_t stream)
 {
-    launch(gather, dim3((unsigned)count), THREADS, 0, stream, (const uint32_t *)in, sources, row_bytes / 4,
-           (uint32_t *)out);
+    dim3 grid((unsigned)count, blocks_for(row_bytes / 4));
+    launch(gather, grid, THREADS, 0, stream, (const uint32_t *)in, sources, row_bytes / 4, (uint32_t *)out);
 }
 
 /* --- heads ------------------------------------------------------------------------------------------------------ */

@@ -209,9 +209,55 @@ static __device__ __forceinline__ void end_gated(const struct skinny_call &call,
     }
 }
 
+/* What the end of a row reads besides the sums, asked for before these are there: of a row that ends in `added` a pair
+ * of x and of norm, of one that ends in a head what turns its pairs: the two weights, cosine and sine. */
+template <int GROUPS> struct readied {
+    float4 four[GROUPS];
+};
+
+template <int GROUPS>
+static __device__ __forceinline__ void ready_row(const struct skinny_call &call, int tile, int row,
+                                                 struct readied<GROUPS> &ready)
+{
+    const struct skinny_added &added = call.added;
+    if (row >= call.rows)
+        return;
+    if (added.x) {
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            int output = tile * 64 * GROUPS + g * 64 + (int)threadIdx.x % WARP * 2;
+            if (output >= call.outputs)
+                continue;
+            float2 x = *(const float2 *)(added.x + (size_t)row * (size_t)call.outputs + (size_t)output);
+            float2 norm = *(const float2 *)(added.norm + output);
+            ready.four[g] = make_float4(x.x, x.y, norm.x, norm.y);
+        }
+    } else if (call.heads.heads) {
+        const struct head_rotation<GROUPS> rotation = rotation_of<GROUPS>(call.heads, 0, row, tile);
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            ready.four[g] = make_float4(rotation.low[g], rotation.high[g], rotation.cosine[g], rotation.sine[g]);
+    }
+}
+
+template <int GROUPS>
+static __device__ __forceinline__ void end_head(const struct skinny_call &call, const float *sums, int tile, int row,
+                                                float scale, const struct readied<GROUPS> &ready)
+{
+    struct head_rotation<GROUPS> rotation;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        rotation.low[g] = ready.four[g].x;
+        rotation.high[g] = ready.four[g].y;
+        rotation.cosine[g] = ready.four[g].z;
+        rotation.sine[g] = ready.four[g].w;
+    }
+    put_head<__nv_bfloat16>(call.heads, rotation, 0, row, tile, [&](int i) { return sums[i] * scale; });
+}
+
 template <int GROUPS>
 static __device__ __forceinline__ void end_added(const struct skinny_call &call, const float *sums, int tile, int row,
-                                                 int tiles)
+                                                 int tiles, const struct readied<GROUPS> &ready)
 {
     const struct skinny_added &added = call.added;
     size_t start = (size_t)row * (size_t)call.outputs;
@@ -222,8 +268,8 @@ static __device__ __forceinline__ void end_added(const struct skinny_call &call,
         if (output >= call.outputs)
             continue;
         size_t at = start + (size_t)output;
-        float2 value = *(const float2 *)(added.x + at), weight = *(const float2 *)(added.norm + output);
-        float2 pair = *(const float2 *)(sums + column);
+        float2 value = make_float2(ready.four[g].x, ready.four[g].y);
+        float2 weight = make_float2(ready.four[g].z, ready.four[g].w), pair = *(const float2 *)(sums + column);
         value.x += pair.x;
         value.y += pair.y;
         squares = fmaf(value.x, value.x, fmaf(value.y, value.y, squares));
@@ -327,6 +373,9 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
     for (int tile = first_tile; tile < work.tiles; tile += tile_step) {
         int before = -1;
         float d[N / 2];
+        struct readied<GROUPS> ready;
+        if (ENDS)
+            ready_row(call, tile, first_row, ready);
         for (int chunk = first; chunk < last; chunk++, used++) {
             const char *from = ring + stage * STAGE;
             barrier_wait(&full[stage], (unsigned)(used / stages) & 1);
@@ -370,12 +419,13 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
                 if (call.gated)
                     end_gated<GROUPS>(call, sums, tile, at, scale);
                 else if (ENDS && call.added.x)
-                    end_added<GROUPS>(call, sums, tile, at, work.tiles);
+                    end_added<GROUPS>(call, sums, tile, at, work.tiles, ready);
                 else if (ENDS && call.heads.heads)
-                    put_head<__nv_bfloat16>(call.heads, rotation_of<GROUPS>(call.heads, 0, at, tile), 0, at, tile,
-                                            [&](int i) { return sums[i] * scale; });
+                    end_head<GROUPS>(call, sums, tile, at, scale, ready);
                 else
                     end_plain<GROUPS>(call, sums, tile, at, scale);
+                if (ENDS)
+                    ready_row(call, tile, at + row_step, ready);
             }
         }
     }
