@@ -269,7 +269,7 @@ int command_status(int argc, char **argv)
     enum option_result parsed = option_parse(&command, argc, argv, &count);
     if (parsed != OPTION_RUN)
         return parsed == OPTION_WRONG ? EXIT_CODE_USAGE : EXIT_CODE_OK;
-    request.folder = file_join(runs, argv[0]);
+    request.folder = plan_store_folder(runs, argv[0]);
     int result = show_folder(&request, &error);
     fflush(stdout);
     if (result)

@@ -23,6 +23,11 @@ static int count_stored(const char *folder)
     return count;
 }
 
+char *plan_store_folder(const char *runs, const char *name)
+{
+    return strchr(name, '/') ? xstrdup(name) : file_join(runs, name);
+}
+
 char *plan_store_find(const char *folder)
 {
     int count = count_stored(folder);

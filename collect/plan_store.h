@@ -5,6 +5,9 @@
 #include "collect/plan.h"
 #include "collect/record/ledger.h"
 
+/* The folder of a run: `name` itself where it is a path, otherwise runs/name; to be free()d. */
+char *plan_store_folder(const char *runs, const char *name);
+
 /* Path of the newest plan in the folder, to be free()d; NULL where there is none. */
 char *plan_store_find(const char *folder);
 

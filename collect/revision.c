@@ -18,7 +18,7 @@ static void close_run(struct revision *revision)
 static int open_run(const char *runs, const char *name, struct revision *revision, struct error *error)
 {
     *revision = (struct revision){
-        .folder = file_join(runs, name), .ledger = {.descriptor = -1}, .run = {.ledger = {.descriptor = -1}}};
+        .folder = plan_store_folder(runs, name), .ledger = {.descriptor = -1}, .run = {.ledger = {.descriptor = -1}}};
     int result = -1;
     char *plan_path = plan_store_find(revision->folder);
     if (!plan_path)

@@ -124,7 +124,7 @@ void tables_fill_scaling(struct table *table, const struct summary *summary)
     table_add_alike(table, COLUMN_INTERVAL, "speedup", "speedup", FORMAT_COST);
     table_add_alike(table, COLUMN_INTERVAL, "efficiency", "efficiency", FORMAT_COST);
     table_add_column(table, COLUMN_TEXT, "pairing", "blocks");
-    table_add_column(table, COLUMN_INTERVAL, "communicate_share", "communicating");
+    table_add_column(table, COLUMN_INTERVAL, "communicate_share", "share of time between ranks");
     for (int workload = SUMMARY_ALL_WORKLOADS; workload < summary->workload_count; workload++)
         for (int i = 0; i < summary->scaling_count; i++) {
             const struct scaling *scaling = &summary->scaling[i];

@@ -44,6 +44,20 @@ static int status(const char *option)
     return call_command(folder, command_status, arguments, &said);
 }
 
+/* Whoever has the run's folder at hand gives that. */
+static void a_path_does_for_a_name(void **state)
+{
+    (void)state;
+    const char *const by_path[] = {run_folder, NULL};
+    char *by_name;
+    assert_int_equal(status(NULL), 0);
+    by_name = xstrdup(said);
+    free(said);
+    assert_int_equal(call_command(folder, command_status, by_path, &said), 0);
+    assert_true(strlen(said) > 0 && strncmp(by_name, said, strlen(said)) == 0);
+    free(by_name);
+}
+
 static void append(const char *action, json_t *details)
 {
     struct ledger ledger;
@@ -236,6 +250,7 @@ static void what_was_changed_does_not_hold(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_path_does_for_a_name),
         TEST(shows_the_run_to_programs),
         TEST(what_is_whole_holds),
         TEST(a_plan_that_was_noted_and_never_written_takes_nothing),
