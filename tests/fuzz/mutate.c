@@ -195,7 +195,7 @@ static void swap_number(struct mutation *mutation)
 
 static void swap_value(struct mutation *mutation)
 {
-    static const char *const values[] = {"null", "true", "\"\"",      "[]",   "{}",
+    static const char *const values[] = {"null", "true", "false",     "\"\"", "[]",        "{}",
                                          "0",    "-1.5", "\"a\\nb\"", "[[]]", "{\"a\":{}}"};
     const char *text = values[draw_below(mutation, sizeof values / sizeof *values)];
     struct range member, value;
