@@ -202,7 +202,7 @@ static void says_what_it_cannot_open(void **state)
     } cases[] = {
         {"tests/golden", NULL, "cpu", "tests/golden/config.json"},
         {TARGET, TARGET, "cpu", "block_size"},
-        {DRAFTER, NULL, "cpu", "model.embed_tokens.weight"},
+        {DRAFTER, NULL, "cpu", "dflash_config"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct error error = {0};
