@@ -2,10 +2,22 @@
 #ifndef TESTS_GPU_GPU_H
 #define TESTS_GPU_GPU_H
 
+#include "collect/base/error.h"
 #include "collect/engine/cuda/device.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+
+/* Says why not. */
+static inline bool gpu_is_usable(void)
+{
+    struct error reason = {0};
+    bool usable = device_find(&reason) == DEVICE_USABLE;
+    if (!usable)
+        printf("SKIPPED: %s\n", reason.message);
+    return usable;
+}
 
 static inline void *gpu_send(const void *from, size_t bytes)
 {

@@ -26,11 +26,8 @@ static float pool[POOL];
 static int find_gpu(void **state)
 {
     (void)state;
-    struct error reason = {0};
     uint64_t seed = 88172645463325252u;
-    usable = device_find(&reason) == DEVICE_USABLE;
-    if (!usable)
-        print_message("SKIPPED: %s\n", reason.message);
+    usable = gpu_is_usable();
     for (int i = 0; i < POOL; i++)
         pool[i] = bfloat16_to_float(bfloat16_from_float(gpu_random(&seed)));
     return 0;

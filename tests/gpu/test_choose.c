@@ -21,10 +21,7 @@ static bool usable;
 static int find_gpu(void **state)
 {
     (void)state;
-    struct error reason = {0};
-    usable = device_find(&reason) == DEVICE_USABLE;
-    if (!usable)
-        print_message("SKIPPED: %s\n", reason.message);
+    usable = gpu_is_usable();
     return 0;
 }
 
@@ -213,11 +210,8 @@ static int bench(void)
 {
     static const int cases[][2] = {{15, 1},  {15, 16}, {15, 64}, {15, 1024}, {16, 1}, {16, 16},
                                    {16, 64}, {1, 0},   {16, 0},  {65, 0},    {256, 0}};
-    struct error reason = {0};
-    if (device_find(&reason) != DEVICE_USABLE) {
-        fprintf(stderr, "SKIPPED: %s\n", reason.message);
+    if (!gpu_is_usable())
         return 0;
-    }
     float *logits = xcalloc((size_t)256 * VOCABULARY, sizeof *logits);
     uint64_t seed = 521288629u;
     for (size_t i = 0; i < (size_t)256 * VOCABULARY; i++)

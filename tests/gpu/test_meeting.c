@@ -27,12 +27,9 @@ static int gpus_here;
 static int find_gpus(void **state)
 {
     (void)state;
-    struct error reason = {0};
-    usable = device_find(&reason) == DEVICE_USABLE;
+    usable = gpu_is_usable();
     if (usable)
         CUDA_CHECK(cudaGetDeviceCount(&gpus_here));
-    else
-        print_message("SKIPPED: %s\n", reason.message);
     for (int i = 0; i < gpus_here; i++) {
         CUDA_CHECK(cudaSetDevice(i));
         for (int j = 0; j < gpus_here; j++) {

@@ -1,9 +1,9 @@
 /* The own kernels' products in bfloat16 against sums in double over the same rounded numbers, for all ways of computing
  * them. Skipped where there is no GPU that CUDA can use. */
-#include "collect/base/error.h"
 #include "collect/engine/bfloat16.h"
 #include "collect/engine/cuda/device.h"
 #include "collect/engine/cuda/kernels.h"
+#include "tests/gpu/gpu.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -21,11 +21,8 @@ static cudaStream_t stream;
 static int find_gpu(void **state)
 {
     (void)state;
-    struct error reason = {0};
-    usable = device_find(&reason) == DEVICE_USABLE;
-    if (!usable)
-        print_message("SKIPPED: %s\n", reason.message);
-    else
+    usable = gpu_is_usable();
+    if (usable)
         CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return 0;
 }

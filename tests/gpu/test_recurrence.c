@@ -3,7 +3,6 @@
  * what a commit leaves against single steps, to the bit. Skipped where there is no GPU that CUDA can use.
  *
  * With the argument "bench": times of the kernels at Qwen3.6-27B's shape. */
-#include "collect/base/error.h"
 #include "collect/engine/bfloat16.h"
 #include "collect/engine/cuda/kernels_recurrence.h"
 #include "tests/gpu/gpu.h"
@@ -30,10 +29,7 @@ static uint64_t seed = 88172645463325252u;
 static int find_gpu(void **state)
 {
     (void)state;
-    struct error reason = {0};
-    usable = device_find(&reason) == DEVICE_USABLE;
-    if (!usable)
-        print_message("SKIPPED: %s\n", reason.message);
+    usable = gpu_is_usable();
     return 0;
 }
 
