@@ -9,27 +9,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* The summary of a run folder, or NULL. */
+/* The summary of a run folder, or NULL. What was read for it stays: see main(). */
 static json_t *summarise(const char *folder, struct error *error)
 {
     struct plan plan = {0};
     struct run run = {0};
-    json_t *summary = NULL;
     char *path = plan_store_find(folder);
     if (!path) {
         fail(error, "%s: has no plan.json, so it is no run folder; name one such as data/runs/demo", folder);
-        goto out;
+        return NULL;
     }
-    if (plan_read(path, &plan, error) || run_read(folder, &plan.rules, &run, error))
-        goto out;
-    plan_add_imported(&plan, &run);
-    summary = summary_build(&run, &plan, error);
-out:
-    run_free(&run);
-    plan_free(&plan);
+    int result = plan_read(path, &plan, error);
     free(path);
-    return summary;
+    if (result || run_read(folder, &plan.rules, &run, error))
+        return NULL;
+    plan_add_imported(&plan, &run);
+    return summary_build(&run, &plan, error);
 }
 
 /* The last run's; with one before it, also what changed since. */
@@ -41,7 +38,6 @@ static json_t *summarise_all(char *const *folders, int count, struct error *erro
         json_set(summary, "versus", versus_make(before, summary));
         json_array_extend(json_object_get(summary, "runs"), json_object_get(before, "runs"));
     }
-    json_decref(before);
     return summary;
 }
 
@@ -51,10 +47,8 @@ static int analyze(char *const *folders, int count, const char *format, const ch
     json_t *summary = summarise_all(folders, count, error);
     if (!summary)
         return -1;
-    int result = format ? export_write(summary, strcmp(format, "json") == 0 ? EXPORT_JSON : EXPORT_CSV, out, error)
-                        : summary_write(summary, out, error);
-    json_decref(summary);
-    return result;
+    return format ? export_write(summary, strcmp(format, "json") == 0 ? EXPORT_JSON : EXPORT_CSV, out, error)
+                  : summary_write(summary, out, error);
 }
 
 int main(int argc, char **argv)
@@ -85,9 +79,10 @@ int main(int argc, char **argv)
         return EXIT_CODE_USAGE;
     }
     struct error error = {0};
-    if (analyze(argv, count, format, out, &error)) {
+    int result = analyze(argv, count, format, out, &error);
+    if (result)
         fprintf(stderr, "analyze: %s\n", error.message);
-        return EXIT_CODE_FAILURE;
-    }
-    return EXIT_CODE_OK;
+    /* At once: to give millions of pieces back one by one would take a tenth of the time that all takes. */
+    fflush(NULL);
+    _exit(result ? EXIT_CODE_FAILURE : EXIT_CODE_OK);
 }
