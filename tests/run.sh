@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs test programs, as many at a time as there are processors, up to 4: tests/run.sh PROGRAM...
+# Runs test programs, up to 4 at a time, one more than there are processors, since some wait: tests/run.sh PROGRAM...
 #
 # Prints a line for each program that ends, the reasons of skipped tests, the whole output of a program that fails, and
 # at the end "N passed, N failed" (", N skipped"). A program may take TEST_TIMEOUT seconds (600); TEST_JOBS says how many
@@ -56,7 +56,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' INT TERM
 processors=$(nproc)
-jobs=${TEST_JOBS:-$((processors < 4 ? processors : 4))}
+jobs=${TEST_JOBS:-$((processors < 4 ? processors + 1 : 4))}
 for program; do printf '%s\0' "$program"; done | xargs -0 -n 1 -P "$jobs" "$0" --one "$folder"
 awk '{ passed += $1; failed += $2; skipped += $3 }
      END { printf "%d passed, %d failed", passed, failed
