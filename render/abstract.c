@@ -73,7 +73,8 @@ static void put_measured(FILE *out, const struct summary *summary)
 
 /* --- headline comparisons ----------------------------------------------------------------------------------------- */
 
-/* "; suspect, REPETITION: 1.64 [1.63, 1.65] without it". Too few blocks are told where the interval would be. */
+/* "; suspect: REPETITION, without which it is 1.64 [1.63, 1.65]". Too few blocks are told where the interval would be.
+ */
 static void put_suspicion(FILE *out, const struct comparison *comparison)
 {
     const json_t *marks = comparison ? comparison->marks : NULL;

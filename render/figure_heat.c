@@ -138,8 +138,6 @@ static struct layout lay_out(struct canvas *canvas, const struct sheet *sheet)
     return layout;
 }
 
-/* As many as there are groups: how many stand side by side is known only once names are measured. What is too many is
- * empty and has no height. */
 static bool any_is_tested(const struct summary *summary)
 {
     for (int i = 0; i < summary->comparison_count; i++)
@@ -148,7 +146,9 @@ static bool any_is_tested(const struct summary *summary)
     return false;
 }
 
-/* What it adds to the tables is which speedups are significant. */
+/* As many as there are groups: how many stand side by side is known only once names are measured. What is too many is
+ * empty and has no height. None where nothing was tested: what it adds to the tables is which speedups are significant.
+ */
 static int count_bands(const struct sheet *sheet)
 {
     if (!any_is_tested(sheet->summary))
