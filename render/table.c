@@ -13,7 +13,7 @@
 
 void table_init(struct table *table, const char *name)
 {
-    *table = (struct table){.name = name, .stub = 1, .decimals = TABLE_FITTING};
+    *table = (struct table){.name = name, .repeated = 1, .decimals = TABLE_FITTING};
 }
 
 void table_free(struct table *table)
@@ -169,7 +169,7 @@ static void drop_column(struct table *table, int column)
 
 void table_drop_empty(struct table *table)
 {
-    for (int column = table->column_count - 1; column >= table->stub && table->row_count > 0; column--)
+    for (int column = table->column_count - 1; column >= table->repeated && table->row_count > 0; column--)
         if (!table->columns[column].kept && is_empty(table, column))
             drop_column(table, column);
 }

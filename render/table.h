@@ -47,7 +47,7 @@ struct table {
     const char *name;  /* of its files; what its caption is called */
     char *empty;       /* the sentence that stands for it in Markdown where it has no rows; may be NULL */
     char *section_key; /* of the sections, in CSV */
-    int stub;          /* so many columns on the left are repeated where a wide table is set in parts */
+    int repeated;      /* so many columns on the left are repeated where a wide table is set in parts */
     int decimals;      /* of all numbers and intervals; TABLE_FITTING unless set */
     struct table_column *columns;
     struct table_row *rows;
@@ -83,7 +83,7 @@ void table_put_missing(struct table *table, const char *rule);
 void table_set_bold(struct table *table);
 void table_set_mark(struct table *table, const char *rule);
 
-/* Columns behind the stub in which no row has a value or a reason go. */
+/* Columns behind those that are repeated in which no row has a value or a reason go. */
 void table_drop_empty(struct table *table);
 
 const struct table_cell *table_find_cell(const struct table *table, int row, int column);

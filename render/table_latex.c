@@ -81,7 +81,7 @@ static void put_notes(FILE *out, const struct notes *notes, const struct summary
 
 /* --- a part --------------------------------------------------------------------------------------------------- */
 
-/* Columns [0, stub) and [first, last) of a table. */
+/* Columns [0, repeated) and [first, last) of a table. */
 struct part {
     const struct table *table;
     struct table_layout *layouts;
@@ -299,7 +299,7 @@ static void put_row(FILE *out, const struct part *part, int row)
 
 static void put_part(FILE *out, const struct part *part)
 {
-    const char *environment = part->first > part->table->stub ? "generatedpart" : "generated";
+    const char *environment = part->first > part->table->repeated ? "generatedpart" : "generated";
     fprintf(out, "\\begin{%s}{%s}{", environment, part->table->name);
     put_columns(out, part);
     fputs("}{", out);
@@ -316,7 +316,7 @@ void table_put_latex(FILE *out, const struct table *table, const struct summary 
     struct table_layout *layouts = xcalloc((size_t)table->column_count, sizeof *layouts);
     struct notes notes = {0};
     table_lay_out(table, layouts);
-    for (int first = table->stub; first < table->column_count;) {
+    for (int first = table->repeated; first < table->column_count;) {
         int last = table_part_end(table, layouts, first);
         char *bytes;
         size_t size;

@@ -128,7 +128,7 @@ static int fit_part(const struct table *table, const struct table_layout *layout
 {
     double taken = 0;
     int last = first;
-    for (int i = 0; i < table->stub; i++)
+    for (int i = 0; i < table->repeated; i++)
         taken += least_width(&layouts[i]);
     while (last < table->column_count && (last == first || taken + least_width(&layouts[last]) <= TABLE_LINE_WIDTH))
         taken += least_width(&layouts[last++]);
@@ -158,7 +158,7 @@ void table_lay_out(const struct table *table, struct table_layout *layouts)
 
 bool table_is_in_part(const struct table *table, int first, int last, int column)
 {
-    return column < table->stub || (column >= first && column < last);
+    return column < table->repeated || (column >= first && column < last);
 }
 
 /* Gives what is wrapped in a part its share of the room: first the least to those whose share is less, and what is then

@@ -19,8 +19,8 @@ struct table_layout {
 /* layouts[column_count]. */
 void table_lay_out(const struct table *table, struct table_layout *layouts);
 
-/* A part has the stub and the columns [first, last): answers where that ends which begins at `first`. The columns are
- * spread evenly over as many parts as it takes. */
+/* A part has what is repeated and the columns [first, last): answers where that ends which begins at `first`. The
+ * columns are spread evenly over as many parts as it takes. */
 int table_part_end(const struct table *table, const struct table_layout *layouts, int first);
 bool table_is_in_part(const struct table *table, int first, int last, int column);
 

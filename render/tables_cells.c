@@ -301,7 +301,7 @@ void tables_fill_blocks(struct table *table, const struct summary *summary)
 {
     int last = last_block(summary);
     table->decimals = 3;
-    table->stub = 2;
+    table->repeated = 2;
     table_add_column(table, COLUMN_TEXT, "comparison", "comparison");
     table_add_column(table, COLUMN_TEXT, "workload", "workload");
     for (int block = 1; block <= last; block++) {

@@ -108,7 +108,7 @@ void tables_fill_family(struct table *table, const struct summary *summary)
 {
     table->empty = xstrdup(summary_is_imported(summary) ? "No comparison was fixed before the results were known."
                                                         : "The plan names no headline comparison.");
-    table->stub = 2;
+    table->repeated = 2;
     table_add_column(table, COLUMN_TEXT, "comparison", "comparison");
     table_add_column(table, COLUMN_TEXT, "workload", "workload");
     table_add_alike(table, COLUMN_INTERVAL, "speedup", "speedup, pointwise", FORMAT_SPEEDUP);
@@ -157,8 +157,8 @@ void tables_fill_estimates(struct table *table, const struct summary *summary)
         tables_put_workload(table, summary, comparison->workload);
         table_put_interval(table, &comparison->speedup, comparison->marks, comparison->missing.rule);
         table_put_limits(table, comparison->fieller.low, comparison->fieller.high);
-        table_put_interval(table, &comparison->speedup_prompts, NULL, NULL);
-        table_put_interval(table, &comparison->speedup_identical, NULL, NULL);
+        table_put_interval(table, &comparison->speedup_prompts, comparison->marks, NULL);
+        table_put_interval(table, &comparison->speedup_identical, comparison->marks, NULL);
         table_put_number(table, comparison->p);
         table_put_number(table, comparison->p_bh);
     }
@@ -181,7 +181,7 @@ static char *join(const json_t *rules)
 
 void tables_fill_suspect(struct table *table, const struct summary *summary)
 {
-    table->stub = 2;
+    table->repeated = 2;
     table_add_column(table, COLUMN_TEXT, "comparison", "comparison");
     table_add_column(table, COLUMN_TEXT, "workload", "workload");
     table_add_column(table, COLUMN_TEXT, "rules", "taken out by");

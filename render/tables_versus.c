@@ -15,7 +15,7 @@ static void put_names(struct table *table, const struct summary *summary, const 
 
 void tables_fill_versus(struct table *table, const struct summary *summary)
 {
-    table->stub = 2;
+    table->repeated = 2;
     table_add_column(table, COLUMN_TEXT, "comparison", "comparison");
     table_add_column(table, COLUMN_TEXT, "workload", "workload");
     table_add_alike(table, COLUMN_INTERVAL, "before", "before", FORMAT_SPEEDUP);

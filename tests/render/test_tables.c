@@ -333,8 +333,8 @@ static void test_wrapped_columns_stay_within_the_line(void **state)
         table_put_text(&table, "suspect, FINGERPRINTED, on a long workload");
         table_put_text(&table, longer);
         table_lay_out(&table, layouts);
-        assert_int_equal(table_part_end(&table, layouts, table.stub), 4);
-        table_wrap_part(&table, layouts, table.stub, 4);
+        assert_int_equal(table_part_end(&table, layouts, table.repeated), 4);
+        table_wrap_part(&table, layouts, table.repeated, 4);
         double width = 0;
         for (int i = 0; i < 4; i++)
             width += layouts[i].width;
