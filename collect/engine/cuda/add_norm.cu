@@ -1,4 +1,5 @@
-/* The residual stream between two products: the ranks' sums are added, and the row is normed. */
+/* The residual stream between two products: the ranks' sums are added, or it begins with embeddings, and the row is
+ * normed. */
 #include "collect/engine/cuda/meeting.cuh"
 
 #define ROW_THREADS 1024 /* that have a row together */
@@ -17,6 +18,20 @@ template <int W> static __device__ __forceinline__ struct pack<W> load_pack(cons
         pack.values[0] = quad.x, pack.values[W / 4] = quad.y, pack.values[W / 2] = quad.z, pack.values[W - 1] = quad.w;
     } else {
         pack.values[0] = __ldcg(from);
+    }
+    return pack;
+}
+
+template <int W>
+static __device__ __forceinline__ struct pack<W> load_pack(const __nv_bfloat16 *from) {
+    struct pack<W> pack;
+    if (W == 4) {
+        uint2 quad = __ldcg((const uint2 *)from);
+        float2 low = __bfloat1622float2(*(const __nv_bfloat162 *)&quad.x);
+        float2 high = __bfloat1622float2(*(const __nv_bfloat162 *)&quad.y);
+        pack.values[0] = low.x, pack.values[W / 4] = low.y, pack.values[W / 2] = high.x, pack.values[W - 1] = high.y;
+    } else {
+        pack.values[0] = load(*from);
     }
     return pack;
 }
@@ -59,8 +74,8 @@ template <int W> static __device__ __forceinline__ size_t column_step(void)
 }
 
 /* This thread's columns of a row; zeros where there is no row. */
-template <int W, int VALUES>
-static __device__ __forceinline__ void load_row(const float *rows, size_t row, size_t width, struct pack<W> *held)
+template <int W, int VALUES, typename T>
+static __device__ __forceinline__ void load_row(const T *rows, size_t row, size_t width, struct pack<W> *held)
 {
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
@@ -76,7 +91,7 @@ static __device__ __forceinline__ void finish_row(const struct add_norm_call &ca
                                                   float *parts)
 {
     size_t width = (size_t)call.width, first = first_column<W>(), step = column_step<W>();
-    float *x = call.sum_count ? call.x : NULL, squares = 0;
+    float *x = call.sum_count || call.table ? call.x : NULL, squares = 0;
     T *features = (T *)call.features + (row * (size_t)call.feature_count + (size_t)call.feature_index) * width;
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
@@ -110,6 +125,16 @@ static __device__ __forceinline__ void finish_row(const struct add_norm_call &ca
 
 /* --- on one GPU ------------------------------------------------------------------------------------------------- */
 
+/* The row before anything is added. */
+template <typename T, int W, int VALUES>
+static __device__ __forceinline__ void load_first(const struct add_norm_call &call, size_t row, struct pack<W> *held)
+{
+    if (call.table)
+        load_row<W, VALUES>((const T *)call.table, (size_t)call.tokens[row], (size_t)call.width, held);
+    else
+        load_row<W, VALUES>(call.x, row, (size_t)call.width, held);
+}
+
 /* A row a block. What the kernel before does not write is asked for before that ends. */
 template <typename T, int W, int VALUES>
 static __global__ void __launch_bounds__(ROW_THREADS) add_norm(const struct add_norm_call call)
@@ -119,11 +144,11 @@ static __global__ void __launch_bounds__(ROW_THREADS) add_norm(const struct add_
     struct pack<W> held[VALUES], weights[VALUES];
     load_row<W, VALUES>(call.weight, 0, width, weights);
     if (call.sum_count)
-        load_row<W, VALUES>(call.x, row, width, held);
+        load_first<T, W, VALUES>(call, row, held);
     wait_for_previous();
     let_next_start();
     if (!call.sum_count)
-        load_row<W, VALUES>(call.x, row, width, held);
+        load_first<T, W, VALUES>(call, row, held);
 #pragma unroll 4
     for (int s = 0; s < call.sum_count; s++) {
         struct pack<W> more[VALUES];

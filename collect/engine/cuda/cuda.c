@@ -51,16 +51,22 @@ void cuda_wait_for(const struct cuda *cuda, cudaEvent_t event)
     check_company(cuda);
 }
 
-/* Waits for a call's answer, and notes how long a commit before it took. */
-static void finish(struct cuda *cuda)
+/* Notes how long the commit took. */
+static void finish_commit(struct cuda *cuda)
 {
-    cuda_wait(cuda);
-    if (!cuda->commit_waits)
-        return;
     float milliseconds;
+    cuda_wait_for(cuda, cuda->marks[1]);
     CUDA_CHECK(cudaEventElapsedTime(&milliseconds, cuda->marks[0], cuda->marks[1]));
     cuda->base.late_commit_ns = (int64_t)((double)milliseconds * 1e6);
     cuda->commit_waits = false;
+}
+
+/* Waits for a call's answer, and before that for a commit before it: its time is read while the call runs. */
+static void finish(struct cuda *cuda)
+{
+    if (cuda->commit_waits)
+        finish_commit(cuda);
+    cuda_wait(cuda);
 }
 
 void cuda_settle(struct cuda *cuda)

@@ -45,13 +45,14 @@ static __device__ struct leader all_slices(const struct decide_call &call, unsig
 static __global__ void decide(const struct decide_call call)
 {
     int row = (int)(blockIdx.x * THREADS + threadIdx.x);
+    float temperature = row < call.rows ? call.how[row].temperature : 0;
     wait_for_previous();
     let_next_start();
     unsigned side = call.meeting.gpus > 1 ? meet(call.meeting) : 0;
     unsigned step = call.decode_on ? *call.steps : 0;
     if (row < call.rows) {
         const struct leader leader = all_slices(call, side, row);
-        float temperature = call.how[row].temperature, margin = leader.best - leader.second;
+        float margin = leader.best - leader.second;
         struct choice choice;
         choice.token = leader.token == INT32_MAX ? 0 : leader.token; /* nothing but NaN: the first */
         choice.margin = temperature > 0 ? margin * temperature : margin;

@@ -7,24 +7,6 @@ static unsigned blocks_for(size_t elements)
     return (unsigned)((elements + THREADS - 1) / THREADS);
 }
 
-/* Grid: [row, part of it], a thread an element: what counts is how soon they come. */
-template <typename T> static __global__ void embed(const T *table, const int *tokens, int width, float *x)
-{
-    int at = (int)blockIdx.y * THREADS + (int)threadIdx.x;
-    wait_for_previous();
-    let_next_start();
-    if (at < width)
-        x[(size_t)blockIdx.x * (size_t)width + (size_t)at] =
-            load(table[(size_t)tokens[blockIdx.x] * (size_t)width + (size_t)at]);
-}
-
-void kernels_embed(enum element type, const void *table, const int *tokens, int rows, int width, float *x,
-                   cudaStream_t stream)
-{
-    dim3 grid((unsigned)rows, blocks_for((size_t)width));
-    OF_TYPE(type, launch(embed<T>, grid, THREADS, 0, stream, (const T *)table, tokens, width, x));
-}
-
 /* --- the MLP ---------------------------------------------------------------------------------------------------- */
 
 template <typename T> static __global__ void gate(const float *fused, size_t elements, int inner, T *out)
@@ -64,21 +46,6 @@ void kernels_gate(enum element type, const float *fused, int rows, int inner, vo
     else
         OF_TYPE(type, launch(gate_quads<T>, dim3(blocks_for(elements / 4)), THREADS, 0, stream, (const float4 *)fused,
                              (unsigned)(elements / 4), (unsigned)inner / 4, (T *)out));
-}
-
-static __global__ void gather(const uint32_t *in, const int *sources, size_t words, uint32_t *out)
-{
-    size_t at = (size_t)blockIdx.y * THREADS + threadIdx.x;
-    wait_for_previous();
-    let_next_start();
-    if (at < words)
-        out[(size_t)blockIdx.x * words + at] = in[(size_t)sources[blockIdx.x] * words + at];
-}
-
-void kernels_gather(const void *in, const int *sources, int count, size_t row_bytes, void *out, cudaStream_t stream)
-{
-    dim3 grid((unsigned)count, blocks_for(row_bytes / 4));
-    launch(gather, grid, THREADS, 0, stream, (const uint32_t *)in, sources, row_bytes / 4, (uint32_t *)out);
 }
 
 /* --- heads ------------------------------------------------------------------------------------------------------ */
@@ -126,7 +93,26 @@ void kernels_gate_heads(const struct heads_call *call, void *attended, cudaStrea
     OF_TYPE(call->type, launch(gate_heads<T>, grid, HEAD_WARPS * WARP, 0, stream, *call, (T *)attended));
 }
 
-/* --- compaction ------------------------------------------------------------------------------------------------- */
+/* --- kept rows -------------------------------------------------------------------------------------------------- */
+
+/* What is read is asked for while the kernel before ends. */
+static __global__ void gather(const uint32_t *in, const int *sources, size_t words, uint32_t *out)
+{
+    size_t at = (size_t)blockIdx.y * THREADS + threadIdx.x;
+    uint32_t word = at < words ? in[(size_t)sources[blockIdx.x] * words + at] : 0;
+    wait_for_previous();
+    let_next_start();
+    if (at < words)
+        out[(size_t)blockIdx.x * words + at] = word;
+}
+
+void kernels_gather(const void *in, const int *sources, int count, size_t row_bytes, void *out, cudaStream_t stream)
+{
+    dim3 grid((unsigned)count, blocks_for(row_bytes / 4));
+    launch(gather, grid, THREADS, 0, stream, (const uint32_t *)in, sources, row_bytes / 4, (uint32_t *)out);
+}
+
+#define MOVED_TOGETHER 8 /* rows that are read before the first of them is written */
 
 /* A thread has the same word of every row: no row is overwritten before it was read, since node i is never below i. */
 static __global__ void compact(uint32_t *keys, uint32_t *values, int sessions, int kv_heads, int capacity, size_t words,
@@ -139,8 +125,17 @@ static __global__ void compact(uint32_t *keys, uint32_t *values, int sessions, i
     size_t head = (layer * (size_t)sessions + (size_t)path.session) * (size_t)kv_heads + kv_head;
     uint32_t *rows = (blockIdx.z ? values : keys) + (head * (size_t)capacity + (size_t)path.base) * words;
     for (size_t word = threadIdx.x; word < words; word += blockDim.x)
-        for (int i = 0; i < path.length; i++)
-            rows[(size_t)i * words + word] = rows[(size_t)nodes[path.first + i] * words + word];
+        for (int first = 0; first < path.length; first += MOVED_TOGETHER) {
+            uint32_t moved[MOVED_TOGETHER];
+#pragma unroll
+            for (int i = 0; i < MOVED_TOGETHER; i++)
+                if (first + i < path.length)
+                    moved[i] = rows[(size_t)nodes[path.first + first + i] * words + word];
+#pragma unroll
+            for (int i = 0; i < MOVED_TOGETHER; i++)
+                if (first + i < path.length)
+                    rows[(size_t)(first + i) * words + word] = moved[i];
+        }
 }
 
 void kernels_compact(void *keys, void *values, int layers, int sessions, int kv_heads, int capacity, size_t row_bytes,

@@ -22,10 +22,6 @@ static inline size_t element_size(enum element type)
     return type == ELEMENT_BFLOAT16 ? 2 : 4;
 }
 
-/* x[rows, width] = the rows `tokens` of table[., width]. */
-void kernels_embed(enum element type, const void *table, const int *tokens, int rows, int width, float *x,
-                   cudaStream_t stream);
-
 /* GPUs that reach each other's memory meet inside a kernel, by words that each writes into the others' mailboxes
  * (meeting.cuh). All run the same kernels in the same order. */
 #define RANKS_MAXIMUM 8
@@ -43,13 +39,16 @@ struct meeting {
 
 /* What becomes of the residual stream between two products: x += the ranks' sums, in their order; a copy of x in the
  * type becomes column block feature_index of features[rows, feature_count, width]; x / sqrt(mean(x²) + epsilon) ·
- * weight in the type goes to out. Where there are sums, the kernel queued just before does not write x. */
+ * weight in the type goes to out. Where there are sums, the kernel queued just before does not write x. Before the
+ * first product x begins instead, with the embeddings of tokens. */
 struct add_norm_call {
     enum element type;
     int rows, width;
     struct meeting meeting;           /* of a GPU each for the ranks */
     const float *sums[RANKS_MAXIMUM]; /* [rows, width] each; with a meeting those of this GPU's rank, in its place */
     int sum_count;                    /* 0: nothing is added and nobody met */
+    const void *table;                /* [., width], in the type: x = its rows `tokens`; NULL: x is there */
+    const int *tokens;                /* [rows] */
     float *x;                         /* [rows, width]; NULL: nothing, and it is not kept */
     void *features;                   /* NULL: none are kept */
     int feature_index, feature_count;
@@ -63,7 +62,8 @@ void kernels_add_norm(const struct add_norm_call *call, cudaStream_t stream);
 /* out[rows, inner] = silu(gate) · up, of fused[rows, gate | up], in the type. */
 void kernels_gate(enum element type, const float *fused, int rows, int inner, void *out, cudaStream_t stream);
 
-/* out[count, row_bytes] = the rows `sources` of in. row_bytes: a multiple of 4. */
+/* out[count, row_bytes] = the rows `sources` of in. row_bytes: a multiple of 4. The kernel queued just before writes
+ * neither in nor sources. */
 void kernels_gather(const void *in, const int *sources, int count, size_t row_bytes, void *out, cudaStream_t stream);
 
 /* The heads of fused[rows, stride], whose columns are query, key and value heads: queries are normed, rotated and
@@ -189,7 +189,7 @@ size_t kernels_choose_partials(int rows);
 
 /* The choice of each row among the leaders of all slices of the vocabulary, once the GPUs have met. Where rows decode
  * on, each becomes the next step's: token, position, slot, segment and what is drawn; and what was chosen is left in
- * ring[*steps % ring_steps][ring_rows] as well. */
+ * ring[*steps % ring_steps][ring_rows] as well. The kernel queued just before does not write `how`. */
 struct decide_call {
     struct meeting meeting;
     int rows, slices;

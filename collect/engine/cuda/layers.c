@@ -311,10 +311,9 @@ static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank 
     multiply_added(cuda, gpu, layers->down, &down, &added);
 }
 
-/* Adds all ranks' sums[which] (which < 0: nothing) to x[rows] and norms into out; norm NULL: no norm; squares: instead
- * of being normed. */
+/* Adds all ranks' sums[which] (which < 0: nothing) to x[rows] and norms into out; norm NULL: no norm. */
 static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, float *x, int which, const float *norm,
-                     float epsilon, int feature, float *squares, void *out)
+                     float epsilon, int feature, void *out)
 {
     struct add_norm_call call = {
         .type = cuda->type,
@@ -323,7 +322,6 @@ static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, f
         .x = x,
         .weight = norm,
         .epsilon = epsilon,
-        .squares = squares,
         .out = out,
     };
     if (which >= 0) {
@@ -347,7 +345,7 @@ static void finish_mixer(const struct cuda *cuda, const struct gpu *gpu, bool dr
     if ((single && cuda->options.ranks == 1) || is_few(cuda, gpu->batch.rows))
         return;
     add_norm(cuda, gpu, gpu->batch.rows, gpu->x, 0, single ? NULL : weights->post_attention_norm,
-             model_of(cuda, drafter)->norm_epsilon, -1, NULL, gpu->input);
+             model_of(cuda, drafter)->norm_epsilon, -1, gpu->input);
 }
 
 static void finish_mlp(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
@@ -357,18 +355,29 @@ static void finish_mlp(const struct cuda *cuda, const struct gpu *gpu, bool draf
     if ((sums < 0 && feature < 0) || is_few(cuda, gpu->batch.rows))
         return;
     add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, single ? NULL : norm_behind(cuda, gpu, drafter, layer),
-             model_of(cuda, drafter)->norm_epsilon, feature, NULL, rows_behind(cuda, gpu, drafter, layer));
+             model_of(cuda, drafter)->norm_epsilon, feature, rows_behind(cuda, gpu, drafter, layer));
 }
 
+/* The tokens' embeddings, and what the first product reads of them. */
 static void start(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
 {
     const struct model *model = model_of(cuda, drafter);
     const struct batch *batch = &gpu->batch;
+    bool single = is_single(cuda, batch->rows);
+    const struct add_norm_call call = {
+        .type = cuda->type,
+        .rows = batch->rows,
+        .width = model->hidden_size,
+        .table = gpu->embedding,
+        .tokens = batch->tokens,
+        .x = gpu->x,
+        .weight = single ? NULL : layers_of(gpu->ranks, drafter)->weights[0].input_norm,
+        .epsilon = model->norm_epsilon,
+        .squares = is_few(cuda, batch->rows) ? gpu->squares : NULL,
+        .out = gpu->input,
+    };
     watch_mark(cuda, gpu, WATCH_PARTS, "embed");
-    kernels_embed(cuda->type, gpu->embedding, batch->tokens, batch->rows, model->hidden_size, gpu->x, gpu->stream);
-    if (!is_single(cuda, batch->rows))
-        add_norm(cuda, gpu, batch->rows, gpu->x, -1, layers_of(gpu->ranks, drafter)->weights[0].input_norm,
-                 model->norm_epsilon, -1, is_few(cuda, batch->rows) ? gpu->squares : NULL, gpu->input);
+    kernels_add_norm(&call, gpu->stream);
 }
 
 void layers_run(struct cuda *cuda, bool drafter)
@@ -497,7 +506,7 @@ void layers_add_context(struct cuda *cuda, bool kept)
         fuse(cuda, gpu, kept ? gpu->kept_features : gpu->features, rows);
     peers_send_sums(cuda, 2, rows);
     FOR_GPUS(cuda, gpu)
-        add_norm(cuda, gpu, rows, NULL, 2, gpu->hidden_norm, cuda->options.drafter->norm_epsilon, -1, NULL, gpu->input);
+        add_norm(cuda, gpu, rows, NULL, 2, gpu->hidden_norm, cuda->options.drafter->norm_epsilon, -1, gpu->input);
     FOR_GPUS(cuda, gpu)
         project(cuda, gpu, kept, rows);
 }
