@@ -1,6 +1,6 @@
 /* The CUDA backend's own state, shared by cuda.c (operations), open.c (loading), memory.c (what it takes), batch.c
- * (what a call is about), layers.c (a stack of layers over a batch), recurrence.c (its recurrent layers) and graph.c
- * (calls captured once).
+ * (what a call is about), layers.c (a stack of layers over a batch), recurrence.c (its recurrent layers), context.c
+ * (what the drafter is handed) and graph.c (calls captured once).
  *
  * Tensor parallelism. Each rank holds a slice of the weights and caches; what all ranks know alike (the residual
  * stream, features, what a call is about) is once on each GPU. Either every rank has a GPU of its own, or all share
@@ -361,11 +361,15 @@ void layers_run(struct cuda *cuda, bool drafter);
  * each rank's slice. */
 void layers_run_head(struct cuda *cuda, bool drafter, int first, int count);
 
+/* --- context.c -------------------------------------------------------------------------------------------------- */
+
 /* Writes the drafter's keys and values of every layer for features[rows, feature_count * hidden_size] of each GPU:
  * kept_features at the kept rows, or all features of the batch. */
 void layers_add_context(struct cuda *cuda, bool kept);
 
-/* The products of the above alone. */
+/* --- products_alone.c ------------------------------------------------------------------------------------------- */
+
+/* The products of layers_run(), with attention's, and those of layers_add_context(). */
 void layers_run_products(struct cuda *cuda, bool drafter);
 void layers_run_context_products(struct cuda *cuda, int rows);
 

@@ -1,39 +1,18 @@
-#include "collect/engine/cuda/cuda.h"
-
-static size_t cache_stride(const struct cuda *cuda, const struct layers *layers)
-{
-    return (size_t)cuda->options.sessions * (size_t)layers->kv_heads * (size_t)cuda->options.capacity *
-           (size_t)layers->model->head_size;
-}
+/* A stack of layers over a batch: the residual stream from the embeddings to the logits. */
+#include "collect/engine/cuda/layers.h"
 
 /* The part of a cache that layer `layer` has, which attends. */
 static void *layer_cache(const struct cuda *cuda, const struct layers *layers, void *cache, int layer)
 {
     size_t place = (size_t)layers_place(layers, layer);
-    return (char *)cache + place * cache_stride(cuda, layers) * element_size(cuda->type);
-}
-
-static struct layers *layers_of(struct rank *rank, bool drafter)
-{
-    return drafter ? &rank->drafter : &rank->target;
-}
-
-static const struct model *model_of(const struct cuda *cuda, bool drafter)
-{
-    return drafter ? cuda->options.drafter : cuda->options.target;
-}
-
-/* One row streams the weights through kernels of its own, which make the normed row and add to the residual stream. */
-static bool is_single(const struct cuda *cuda, int rows)
-{
-    return cuda->singles && rows == 1;
+    return (char *)cache + place * layers_cache_stride(cuda, layers) * element_size(cuda->type);
 }
 
 /* Few rows go through the own kernels, whose ends make what the next kernel reads. Rows are normed behind the product
  * that reads them, by the sums of squares that the one before left. */
 static bool is_few(const struct cuda *cuda, int rows)
 {
-    return cuda->few && rows <= PRODUCT_OWN_ROWS && !is_single(cuda, rows);
+    return cuda->few && rows <= PRODUCT_OWN_ROWS && !layers_are_single(cuda, rows);
 }
 
 static const float *last_norm(const struct gpu *gpu, bool drafter)
@@ -74,8 +53,8 @@ static struct heads_call heads_of(const struct cuda *cuda, const struct gpu *gpu
     };
 }
 
-static struct attention_call attention_of(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank,
-                                          bool drafter, int layer)
+struct attention_call layers_attention(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank,
+                                       bool drafter, int layer)
 {
     const struct layers *layers = drafter ? &rank->drafter : &rank->target;
     const struct model *model = layers->model;
@@ -123,7 +102,7 @@ static void attend(const struct cuda *cuda, const struct gpu *gpu, const struct 
 {
     const struct layers *layers = drafter ? &rank->drafter : &rank->target;
     const struct heads_call heads = heads_of(cuda, gpu, rank, drafter, layer);
-    const struct attention_call call = attention_of(cuda, gpu, rank, drafter, layer);
+    const struct attention_call call = layers_attention(cuda, gpu, rank, drafter, layer);
     if (attends_rows(cuda, layers, &gpu->batch)) {
         kernels_attend_rows(&heads, &call, gpu->stream);
     } else {
@@ -142,7 +121,7 @@ static void multiply_normed(const struct cuda *cuda, const struct gpu *gpu, cons
                             const struct heads_call *heads)
 {
     int rows = gpu->batch.rows;
-    if (is_single(cuda, rows)) {
+    if (layers_are_single(cuda, rows)) {
         kernels_matvec(single, gpu->stream);
         return;
     }
@@ -170,7 +149,7 @@ static void multiply_added(const struct cuda *cuda, const struct gpu *gpu, const
     call.add = cuda->options.ranks == 1;
     if (call.add)
         call.y = gpu->x;
-    if (is_single(cuda, gpu->batch.rows))
+    if (layers_are_single(cuda, gpu->batch.rows))
         kernels_matvec(&call, gpu->stream);
     else if (is_few(cuda, gpu->batch.rows))
         product_apply_ends(product, gpu->batch.rows, single->input, single->weights, &ends);
@@ -191,19 +170,13 @@ static int feature_of(const struct cuda *cuda, bool drafter, int layer)
 /* The norm behind a layer, and where its rows go. */
 static const float *norm_behind(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
 {
-    bool last = layer == model_of(cuda, drafter)->layer_count - 1;
+    bool last = layer == layers_model(cuda, drafter)->layer_count - 1;
     return last ? last_norm(gpu, drafter) : layers_of(gpu->ranks, drafter)->weights[layer + 1].input_norm;
 }
 
 static void *rows_behind(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
 {
-    return layer == model_of(cuda, drafter)->layer_count - 1 ? gpu->normed : gpu->input;
-}
-
-/* The product that answers in sums[0]: attention's, or a recurrence's. */
-static const struct product *mixer_out(const struct layers *layers, int layer)
-{
-    return layers->model->kinds[layer] == MODEL_RECURRENT ? layers->recurrent_out : layers->o;
+    return layer == layers_model(cuda, drafter)->layer_count - 1 ? gpu->normed : gpu->input;
 }
 
 /* What becomes of few rows behind it. */
@@ -272,7 +245,7 @@ static void run_recurrence(const struct cuda *cuda, const struct gpu *gpu, struc
 /* What lets rows see each other: from `input` to the rank's sums[0]. */
 static void run_mixer(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank, bool drafter, int layer)
 {
-    if (model_of(cuda, drafter)->kinds[layer] == MODEL_RECURRENT)
+    if (layers_model(cuda, drafter)->kinds[layer] == MODEL_RECURRENT)
         run_recurrence(cuda, gpu, rank, layer);
     else
         run_attention(cuda, gpu, rank, drafter, layer);
@@ -306,13 +279,12 @@ static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank 
                                        .feature_index = feature,
                                        .feature_count = feature >= 0 ? cuda->options.drafter->feature_count : 0};
     watch_mark(cuda, gpu, WATCH_PARTS, "gate_up");
-    multiply_normed(cuda, gpu, layers->gate_up, &gate_up, mixer_out(layers, layer), NULL);
+    multiply_normed(cuda, gpu, layers->gate_up, &gate_up, layers_mixer_out(layers, layer), NULL);
     watch_mark(cuda, gpu, WATCH_PARTS, "down");
     multiply_added(cuda, gpu, layers->down, &down, &added);
 }
 
-/* Adds all ranks' sums[which] (which < 0: nothing) to x[rows] and norms into out; norm NULL: no norm. */
-static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, float *x, int which, const float *norm,
+void layers_add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, float *x, int which, const float *norm,
                      float epsilon, int feature, void *out)
 {
     struct add_norm_call call = {
@@ -341,29 +313,29 @@ static void add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, f
 static void finish_mixer(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
 {
     const struct layer_weights *weights = &layers_of(gpu->ranks, drafter)->weights[layer];
-    bool single = is_single(cuda, gpu->batch.rows);
+    bool single = layers_are_single(cuda, gpu->batch.rows);
     if ((single && cuda->options.ranks == 1) || is_few(cuda, gpu->batch.rows))
         return;
-    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, 0, single ? NULL : weights->post_attention_norm,
-             model_of(cuda, drafter)->norm_epsilon, -1, gpu->input);
+    layers_add_norm(cuda, gpu, gpu->batch.rows, gpu->x, 0, single ? NULL : weights->post_attention_norm,
+                    layers_model(cuda, drafter)->norm_epsilon, -1, gpu->input);
 }
 
 static void finish_mlp(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
 {
-    bool single = is_single(cuda, gpu->batch.rows);
+    bool single = layers_are_single(cuda, gpu->batch.rows);
     int feature = feature_of(cuda, drafter, layer), sums = single && cuda->options.ranks == 1 ? -1 : 1;
     if ((sums < 0 && feature < 0) || is_few(cuda, gpu->batch.rows))
         return;
-    add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, single ? NULL : norm_behind(cuda, gpu, drafter, layer),
-             model_of(cuda, drafter)->norm_epsilon, feature, rows_behind(cuda, gpu, drafter, layer));
+    layers_add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, single ? NULL : norm_behind(cuda, gpu, drafter, layer),
+                    layers_model(cuda, drafter)->norm_epsilon, feature, rows_behind(cuda, gpu, drafter, layer));
 }
 
 /* The tokens' embeddings, and what the first product reads of them. */
 static void start(const struct cuda *cuda, const struct gpu *gpu, bool drafter)
 {
-    const struct model *model = model_of(cuda, drafter);
+    const struct model *model = layers_model(cuda, drafter);
     const struct batch *batch = &gpu->batch;
-    bool single = is_single(cuda, batch->rows);
+    bool single = layers_are_single(cuda, batch->rows);
     const struct add_norm_call call = {
         .type = cuda->type,
         .rows = batch->rows,
@@ -385,7 +357,7 @@ void layers_run(struct cuda *cuda, bool drafter)
     int rows = cuda->host.rows;
     FOR_GPUS(cuda, gpu)
         start(cuda, gpu, drafter);
-    for (int layer = 0; layer < model_of(cuda, drafter)->layer_count; layer++) {
+    for (int layer = 0; layer < layers_model(cuda, drafter)->layer_count; layer++) {
         FOR_GPUS(cuda, gpu)
             FOR_RANKS(gpu, rank)
                 run_mixer(cuda, gpu, rank, drafter, layer);
@@ -399,7 +371,7 @@ void layers_run(struct cuda *cuda, bool drafter)
         FOR_GPUS(cuda, gpu)
             finish_mlp(cuda, gpu, drafter, layer);
     }
-    if (model_of(cuda, drafter)->recurrent_count)
+    if (layers_model(cuda, drafter)->recurrent_count)
         FOR_GPUS(cuda, gpu)
             recurrent_finish(cuda, gpu);
 }
@@ -413,17 +385,17 @@ static void run_head(const struct cuda *cuda, const struct gpu *gpu, const struc
     int batch_rows = gpu->batch.rows;
     size_t hidden = (size_t)model->hidden_size;
     const char *rows = (const char *)gpu->normed + (size_t)first * hidden * element_size(cuda->type);
-    bool few = is_few(cuda, batch_rows), normed = !few && !is_single(cuda, batch_rows);
+    bool few = is_few(cuda, batch_rows), normed = !few && !layers_are_single(cuda, batch_rows);
     const struct matvec_call single = {.inputs = model->hidden_size,
                                        .outputs = model->vocabulary_size / cuda->options.ranks,
                                        .weights = rank->head,
                                        .x = normed ? NULL : gpu->x + (size_t)first * hidden,
                                        .norm = last_norm(gpu, drafter),
-                                       .epsilon = model_of(cuda, drafter)->norm_epsilon,
+                                       .epsilon = layers_model(cuda, drafter)->norm_epsilon,
                                        .input = rows,
                                        .y = rank->logits};
     struct skinny_call ends = {.epsilon = single.epsilon, .y = rank->logits};
-    if (is_single(cuda, count)) {
+    if (layers_are_single(cuda, count)) {
         kernels_matvec(&single, gpu->stream);
     } else if (few) {
         ends.square_count = product_tiles(layers->down, batch_rows);
@@ -440,146 +412,5 @@ void layers_run_head(struct cuda *cuda, bool drafter, int first, int count)
         watch_mark(cuda, gpu, WATCH_PARTS, "head");
         FOR_RANKS(gpu, rank)
             run_head(cuda, gpu, rank, drafter, first, count);
-    }
-}
-
-/* --- the drafter's context -------------------------------------------------------------------------------------- */
-
-static void store_context(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, int rows,
-                          const int *positions, const int *sessions, const int *slots)
-{
-    const struct layers *layers = &rank->drafter;
-    const struct model *model = layers->model;
-    int width = 2 * layers->kv_heads * model->head_size;
-    const struct heads_call call = {
-        .type = cuda->type,
-        .rows = rows,
-        .layers = model->layer_count,
-        .kv_heads = layers->kv_heads,
-        .head_size = model->head_size,
-        .capacity = cuda->options.capacity,
-        .rotary_size = model->rotary_size,
-        .stride = (size_t)(model->layer_count * width),
-        .cache_stride = cache_stride(cuda, layers),
-        .fused = rank->fused,
-        .k_norm = layers->k_norms,
-        .cosines = gpu->cosines[true],
-        .sines = gpu->sines[true],
-        .positions = positions,
-        .sessions = sessions,
-        .slots = slots,
-        .epsilon = model->norm_epsilon,
-        .keys = layers->keys,
-        .values = layers->values,
-    };
-    kernels_store_heads(&call, gpu->stream);
-}
-
-static void fuse(const struct cuda *cuda, const struct gpu *gpu, const void *features, int rows)
-{
-    const struct model *drafter = cuda->options.drafter;
-    size_t slice = (size_t)(drafter->feature_count * drafter->hidden_size / cuda->options.ranks);
-    watch_mark(cuda, gpu, WATCH_PARTS, "fuse");
-    FOR_RANKS(gpu, rank)
-        product_apply(rank->fuse_product, rows,
-                      (const char *)features + (size_t)rank->index * slice * element_size(cuda->type), rank->fuse,
-                      rank->sums[2], NULL);
-}
-
-static void project(const struct cuda *cuda, const struct gpu *gpu, bool kept, int rows)
-{
-    const struct kept *path = &gpu->kept;
-    const struct batch *batch = &gpu->batch;
-    watch_mark(cuda, gpu, WATCH_PARTS, "context");
-    FOR_RANKS(gpu, rank) {
-        const struct layers *layers = &rank->drafter;
-        product_apply(layers->project, rows, gpu->input, layers->context, rank->fused, NULL);
-        store_context(cuda, gpu, rank, rows, kept ? path->positions : batch->positions,
-                      kept ? path->sessions : batch->sessions, kept ? path->slots : batch->slots);
-    }
-}
-
-void layers_add_context(struct cuda *cuda, bool kept)
-{
-    int rows = kept ? cuda->host_kept.count : cuda->host.rows;
-    FOR_GPUS(cuda, gpu)
-        fuse(cuda, gpu, kept ? gpu->kept_features : gpu->features, rows);
-    peers_send_sums(cuda, 2, rows);
-    FOR_GPUS(cuda, gpu)
-        add_norm(cuda, gpu, rows, NULL, 2, gpu->hidden_norm, cuda->options.drafter->norm_epsilon, -1, gpu->input);
-    FOR_GPUS(cuda, gpu)
-        project(cuda, gpu, kept, rows);
-}
-
-/* --- the products alone ----------------------------------------------------------------------------------------- */
-
-static void multiply(const struct cuda *cuda, const struct gpu *gpu, const struct product *product,
-                     const struct matvec_call *single)
-{
-    if (is_single(cuda, gpu->batch.rows))
-        kernels_matvec(single, gpu->stream);
-    else
-        product_apply(product, gpu->batch.rows, single->input, single->weights, single->y, single->gated);
-}
-
-static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, struct rank *rank, bool drafter,
-                               int layer)
-{
-    const struct layers *layers = layers_of(rank, drafter);
-    const struct layer_weights *weights = &layers->weights[layer];
-    const struct recurrent_sizes *sizes = &layers->recurrence.sizes;
-    int hidden = layers->model->hidden_size;
-    bool recurrent = layers->model->kinds[layer] == MODEL_RECURRENT;
-    const struct matvec_call calls[] = {
-        {.inputs = hidden,
-         .outputs = recurrent ? recurrent_in_width(sizes) : layers_qkv_width(layers),
-         .weights = recurrent ? weights->recurrent_in : weights->qkv,
-         .input = gpu->input,
-         .y = rank->fused},
-        {.inputs = recurrent ? recurrent_values(sizes) : layers_head_width(layers),
-         .outputs = hidden,
-         .weights = recurrent ? weights->recurrent_out : weights->o,
-         .input = rank->attended,
-         .y = rank->sums[0]},
-        {.inputs = hidden,
-         .outputs = 2 * layers->inner,
-         .weights = weights->gate_up,
-         .x = gpu->x,
-         .norm = weights->input_norm,
-         .input = gpu->input,
-         .y = rank->fused,
-         .gated = rank->gated},
-        {.inputs = layers->inner,
-         .outputs = hidden,
-         .weights = weights->down,
-         .input = rank->gated,
-         .y = rank->sums[1]},
-    };
-    const struct attention_call call = attention_of(cuda, gpu, rank, drafter, layer);
-    const struct product *products[] = {recurrent ? layers->recurrent_in : layers->qkv, mixer_out(layers, layer),
-                                        layers->gate_up, layers->down};
-    for (int i = 0; i < 4; i++) {
-        multiply(cuda, gpu, products[i], &calls[i]);
-        if (i == 0 && recurrent)
-            recurrent_run_products(cuda, gpu, rank, layers_place(layers, layer));
-        else if (i == 0)
-            kernels_attend(&call, gpu->stream);
-    }
-}
-
-void layers_run_products(struct cuda *cuda, bool drafter)
-{
-    for (int layer = 0; layer < model_of(cuda, drafter)->layer_count; layer++)
-        FOR_GPUS(cuda, gpu)
-            FOR_RANKS(gpu, rank)
-                run_layer_products(cuda, gpu, rank, drafter, layer);
-}
-
-void layers_run_context_products(struct cuda *cuda, int rows)
-{
-    FOR_GPUS(cuda, gpu) {
-        fuse(cuda, gpu, gpu->kept_features, rows);
-        FOR_RANKS(gpu, rank)
-            product_apply(rank->drafter.project, rows, gpu->input, rank->drafter.context, rank->fused, NULL);
     }
 }
