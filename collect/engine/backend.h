@@ -130,8 +130,10 @@ struct backend_class {
     void (*inspect)(struct backend *backend, enum inspect_what what, int first, int count, float *out);
 
     /* Runs the matrix products of one step of `rows` rows, over a session of `committed` positions, and nothing else:
-     * what benchmarks hold that step against. Overwrites what inspect would answer and what is not committed. */
-    void (*run_products)(struct backend *backend, enum backend_step step, int rows, int committed);
+     * what benchmarks hold that step against. parents: of a verified tree, as in struct segment, since what rows take
+     * from their ancestors may be products as well; otherwise NULL. Overwrites what inspect would answer and what is
+     * not committed. */
+    void (*run_products)(struct backend *backend, enum backend_step step, const int *parents, int rows, int committed);
 
     /* Waits for the device, notes when that was in *until_ns, and answers how long the device has worked since the call
      * before, which the first call begins to count. Absent: the host is the device. */

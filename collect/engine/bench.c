@@ -27,6 +27,7 @@ struct session {
 struct columns {
     int64_t *round, *host, *round_products;
     int64_t *stages[STAGE_COUNT], *products[STAGE_COUNT];
+    int *parents; /* [rounds, nodes]: of the tree that was verified */
 };
 
 static int most(int a, int b)
@@ -120,6 +121,14 @@ static bool has_step(const struct session *session, int stage)
     return steps[stage].runs && (stage == STAGE_VERIFY || session->options.drafter);
 }
 
+/* Nodes that the round's tree lacked hang below its root, which is all that `auto` has. */
+static void note_tree(const struct session *session, int *parents)
+{
+    const struct tree *tree = decoder_last_tree(session->decoder, 0);
+    for (int node = 0; node < session->options.nodes; node++)
+        parents[node] = node == 0 ? -1 : node < tree->count ? tree->parents[node] : 0;
+}
+
 /* The products of a round behind `committed` positions that kept `accepted` tokens. */
 static void run_products(struct session *session, int round, int committed, int accepted, struct columns *columns)
 {
@@ -130,8 +139,10 @@ static void run_products(struct session *session, int round, int committed, int 
     for (int stage = 0; stage < STAGE_COUNT; stage++) {
         if (!has_step(session, stage))
             continue;
+        const int *parents =
+            stage == STAGE_VERIFY ? columns->parents + (size_t)round * (size_t)session->options.nodes : NULL;
         int64_t start = clock_now_ns();
-        session->bench->class->run_products(session->backend, steps[stage].step, rows[stage], committed);
+        session->bench->class->run_products(session->backend, steps[stage].step, parents, rows[stage], committed);
         columns->products[stage][round] = clock_now_ns() - start;
         columns->round_products[round] += columns->products[stage][round];
     }
@@ -149,6 +160,7 @@ static void run_round(struct session *session, int round, struct columns *column
         worked += has_step(session, stage) ? columns->stages[stage][round] : 0;
     }
     columns->host[round] = columns->round[round] - worked + decoder_last_walk_ns(session->decoder);
+    note_tree(session, columns->parents + (size_t)round * (size_t)session->options.nodes);
 }
 
 static void add_bytes(const struct session *session, int committed, struct bench_arm *result)
@@ -224,9 +236,10 @@ static int64_t median(int64_t *values, int count)
     return values[count / 2];
 }
 
-static void create_columns(struct columns *columns, int rounds)
+static void create_columns(struct columns *columns, int rounds, int nodes)
 {
     size_t count = (size_t)rounds;
+    columns->parents = xcalloc(count * (size_t)nodes, sizeof *columns->parents);
     columns->round = xcalloc(count, sizeof(int64_t));
     columns->host = xcalloc(count, sizeof(int64_t));
     columns->round_products = xcalloc(count, sizeof(int64_t));
@@ -241,6 +254,7 @@ static void free_columns(struct columns *columns)
     free(columns->round);
     free(columns->host);
     free(columns->round_products);
+    free(columns->parents);
     for (int stage = 0; stage < STAGE_COUNT; stage++) {
         free(columns->stages[stage]);
         free(columns->products[stage]);
@@ -269,7 +283,7 @@ int bench_measure_arm(const struct bench *bench, const struct arm *arm, struct b
     int block = arm->method == METHOD_AUTO ? 1 : bench->drafter->block_size;
     if (open_session(bench, arm, bench->context + bench->rounds * block + 1, &session, error))
         return -1;
-    create_columns(&columns, bench->rounds);
+    create_columns(&columns, bench->rounds, session.options.nodes);
     for (int pass = 0; pass < PASSES; pass++)
         run_rounds(&session, &columns, result);
     summarise(&columns, bench->rounds, result);

@@ -176,13 +176,11 @@ static void telemetry_finds_the_gpu(void **state)
     telemetry_close(recorder);
 }
 
-static void times_a_shape(void **state)
+static void check_times(const char *shape)
 {
-    (void)state;
-    need_gpu();
     char *folder = fixture_make_folder(), *path = file_join(folder, "bench.json"), *said;
-    const char *const arguments[] = {"--shape",   "tiny", "--device", "cuda", "--rounds", "4",
-                                     "--context", "40",   "--json",   path,   NULL};
+    const char *const arguments[] = {"--shape",   shape, "--device", "cuda", "--rounds", "4",
+                                     "--context", "40",  "--json",   path,   NULL};
     struct error error = {0};
     if (call_command(folder, command_bench, arguments, &said) != 0)
         fail_msg("%s", said);
@@ -203,6 +201,14 @@ static void times_a_shape(void **state)
     free(said);
     free(path);
     fixture_remove_folder(folder);
+}
+
+static void times_a_shape(void **state)
+{
+    (void)state;
+    need_gpu();
+    check_times("tiny");
+    check_times("tiny-hybrid");
 }
 
 int main(void)

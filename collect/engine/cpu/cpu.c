@@ -401,9 +401,12 @@ static void run_products_rank(void *context, int index)
         stack_run_products(call->step == BACKEND_DRAFT ? rank->drafter : rank->target, call->rows, call->committed);
 }
 
-static void cpu_run_products(struct backend *backend, enum backend_step step, int rows, int committed)
+/* A tree's products are those of any rows: between them and their ancestors there are none. */
+static void cpu_run_products(struct backend *backend, enum backend_step step, const int *parents, int rows,
+                             int committed)
 {
     struct cpu *cpu = (struct cpu *)backend;
+    (void)parents;
     struct products_call call = {cpu, step, rows, committed};
     struct context_call fuse = {cpu, 0, 0, rows, cpu->features};
     if (step == BACKEND_COMMIT)

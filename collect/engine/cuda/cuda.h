@@ -326,7 +326,7 @@ void ahead_drop(struct cuda *cuda);
 /* --- inspect.c -------------------------------------------------------------------------------------------------- */
 
 void cuda_inspect(struct backend *backend, enum inspect_what what, int first, int count, float *out);
-void cuda_run_products(struct backend *backend, enum backend_step step, int rows, int committed);
+void cuda_run_products(struct backend *backend, enum backend_step step, const int *parents, int rows, int committed);
 
 /* --- memory.c --------------------------------------------------------------------------------------------------- */
 

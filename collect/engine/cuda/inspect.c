@@ -84,10 +84,10 @@ void cuda_inspect(struct backend *backend, enum inspect_what what, int first, in
     }
 }
 
-static void run_step(struct cuda *cuda, enum backend_step step, int rows, int committed)
+static void run_step(struct cuda *cuda, enum backend_step step, const int *parents, int rows, int committed)
 {
     bool drafter = step == BACKEND_DRAFT;
-    const struct segment segment = {0, rows, NULL, NULL};
+    const struct segment segment = {0, rows, NULL, parents};
     int length = cuda->lengths[0];
     cuda->lengths[0] = committed;
     batch_make(cuda, drafter ? CALL_DRAFT : CALL_VERIFY, drafter ? cuda->options.drafter : cuda->options.target,
@@ -99,13 +99,13 @@ static void run_step(struct cuda *cuda, enum backend_step step, int rows, int co
         layers_run_head(cuda, drafter, first, least(rows - first, cuda->head_rows));
 }
 
-void cuda_run_products(struct backend *backend, enum backend_step step, int rows, int committed)
+void cuda_run_products(struct backend *backend, enum backend_step step, const int *parents, int rows, int committed)
 {
     struct cuda *cuda = (struct cuda *)backend;
     cuda_settle(cuda);
     if (step == BACKEND_COMMIT)
         layers_run_context_products(cuda, rows);
     else
-        run_step(cuda, step, rows, committed);
+        run_step(cuda, step, parents, rows, committed);
     cuda_wait(cuda);
 }
