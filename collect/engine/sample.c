@@ -3,7 +3,6 @@
 #include "collect/engine/cpu/kernels.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 /* No noise lies above: the largest uniform is 1 - 2^-25. */
 #define GUMBEL_LARGEST 17.4f
@@ -39,6 +38,148 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
+/* --- what may be chosen ----------------------------------------------------------------------------------------- */
+
+int sample_candidates(const struct sampling *sampling, int count)
+{
+    if (sampling->temperature > 0 && sampling->top_k > 0 && sampling->top_k < count)
+        return sampling->top_k;
+    return sampling->temperature > 0 && sampling->top_p < 1 ? count : 0;
+}
+
+static double mass(const float *logits, int count, const struct sampling *sampling, float best)
+{
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += exp(((double)logits[i] - (double)best) / (double)sampling->temperature);
+    return sum;
+}
+
+/* How many of a list's tokens may be chosen: `surely`, and `perhaps` so many as the error of the mass leaves in doubt.
+ */
+struct kept {
+    int surely, perhaps;
+};
+
+/* The fewest of the top_k likeliest tokens whose share of their mass reaches top_p; false: the list is too short. */
+static bool keep(const struct sample_list *list, const struct sampling *sampling, struct kept *kept)
+{
+    int candidates = sample_candidates(sampling, list->count), limit = candidates > 0 ? candidates : list->count;
+    double whole = list->mass, error = list->error, sum = 0;
+    *kept = (struct kept){limit, limit};
+    if ((limit < list->count || sampling->top_p >= 1) && list->listed < limit)
+        return false;
+    if (sampling->top_p >= 1)
+        return true;
+    if (limit < list->count) {
+        whole = mass(list->logits, limit, sampling, list->logits[0]);
+        error = 0;
+    }
+    for (int i = 0; i < least(list->listed, limit); i++) {
+        double wanted = (double)sampling->top_p * whole;
+        sum += mass(&list->logits[i], 1, sampling, list->logits[0]);
+        if (i < kept->surely && sum >= wanted * (1 - error))
+            kept->surely = i + 1;
+        if (sum >= wanted * (1 + error) || i == limit - 1) {
+            kept->perhaps = i + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The shortest list of a row that settles what is kept of it. */
+static struct sample_list list_row(const float *logits, int count, const struct sampling *sampling,
+                                   const struct sample_scratch *scratch, int *kept)
+{
+    int limit = sample_candidates(sampling, count);
+    struct sample_list list = {.tokens = scratch->indices, .logits = scratch->values, .count = count};
+    for (int width = limit < count ? limit : least(64, count);; width = least(width * 8, count)) {
+        struct kept both;
+        kernel_top(logits, count, width, scratch->indices, scratch->values);
+        list.listed = width;
+        if (limit == count && list.mass == 0)
+            list.mass = mass(logits, count, sampling, list.logits[0]);
+        if (keep(&list, sampling, &both) || width == count) {
+            *kept = both.perhaps;
+            return list;
+        }
+    }
+}
+
+/* --- the choice among it ---------------------------------------------------------------------------------------- */
+
+/* The best of the scores so far, and the second. */
+struct lead {
+    int token;
+    float best, second;
+};
+
+static void offer(struct lead *lead, int token, float score)
+{
+    if (score > lead->best || (score == lead->best && token < lead->token)) {
+        lead->second = lead->best;
+        lead->best = score;
+        lead->token = token;
+    } else if (score > lead->second) {
+        lead->second = score;
+    }
+}
+
+static float perturbed(float logit, const struct sampling *sampling, int position, int token)
+{
+    return logit / sampling->temperature + gumbel(sampling, position, token);
+}
+
+/* Whether any noise could bring the logit to the second place. */
+static bool may_matter(const struct lead *lead, float logit, const struct sampling *sampling)
+{
+    return logit / sampling->temperature + GUMBEL_LARGEST >= lead->second;
+}
+
+static struct choice choice_of(const struct lead *lead, const struct sampling *sampling)
+{
+    return (struct choice){lead->token, (lead->best - lead->second) * sampling->temperature};
+}
+
+static struct lead lead_of_row(const float *logits, int count, const struct sampling *sampling, int position)
+{
+    int likeliest = kernel_choose(logits, count).token;
+    struct lead lead = {likeliest, perturbed(logits[likeliest], sampling, position, likeliest), -INFINITY};
+    for (int i = 0; i < count; i++)
+        if (i != likeliest && may_matter(&lead, logits[i], sampling))
+            offer(&lead, i, perturbed(logits[i], sampling, position, i));
+    return lead;
+}
+
+static struct lead lead_of_list(const struct sample_list *list, int kept, const struct sampling *sampling, int position)
+{
+    struct lead lead = {list->tokens[0], perturbed(list->logits[0], sampling, position, list->tokens[0]), -INFINITY};
+    for (int i = 1; i < kept && may_matter(&lead, list->logits[i], sampling); i++)
+        offer(&lead, list->tokens[i], perturbed(list->logits[i], sampling, position, list->tokens[i]));
+    return lead;
+}
+
+bool sample_choose_listed(const struct sample_list *list, const struct sampling *sampling, int position,
+                          struct choice *choice)
+{
+    struct kept kept;
+    if (!isfinite(list->logits[0])) /* of what is not a number no list has the order */
+        return false;
+    if (sampling->temperature == 0) {
+        *choice = (struct choice){list->tokens[0], list->listed > 1 ? list->logits[0] - list->logits[1] : INFINITY};
+        return list->listed > 1 || list->count == 1;
+    }
+    if (!keep(list, sampling, &kept))
+        return false;
+    const struct lead lead = lead_of_list(list, kept.surely, sampling, position);
+    for (int i = kept.surely; i < kept.perhaps; i++)
+        if (perturbed(list->logits[i], sampling, position, list->tokens[i]) >= lead.second)
+            return false;
+    *choice = choice_of(&lead, sampling);
+    return true;
+}
+
 /* The last token in the order (logit falling, id rising) that may be chosen. */
 struct boundary {
     float logit;
@@ -50,78 +191,29 @@ static bool is_within(const struct boundary *boundary, float logit, int token)
     return logit > boundary->logit || (logit == boundary->logit && token <= boundary->token);
 }
 
-static double mass(const float *logits, int count, const struct sampling *sampling, float best)
+/* Above temperature 0. */
+static struct choice draw(const float *logits, int count, const struct sampling *sampling, int position,
+                          const struct sample_scratch *scratch, struct boundary *boundary)
 {
-    double sum = 0;
-    for (int i = 0; i < count; i++)
-        sum += exp(((double)logits[i] - (double)best) / (double)sampling->temperature);
-    return sum;
-}
-
-/* The fewest of the `limit` likeliest tokens whose share of their probability reaches top_p. */
-static struct boundary find_nucleus(const float *logits, int count, const struct sampling *sampling, int limit,
-                                    const struct sample_scratch *scratch)
-{
-    double total = 0;
-    for (int width = limit < count ? limit : least(64, count);; width = least(width * 8, limit)) {
-        kernel_top(logits, count, width, scratch->indices, scratch->values);
-        const float *values = scratch->values;
-        if (total == 0)
-            total = limit < count ? mass(values, limit, sampling, values[0]) : mass(logits, count, sampling, values[0]);
-        double sum = 0;
-        for (int i = 0; i < width; i++) {
-            sum += mass(&values[i], 1, sampling, values[0]);
-            if (sum >= (double)sampling->top_p * total || i == limit - 1)
-                return (struct boundary){values[i], scratch->indices[i]};
-        }
+    struct lead lead;
+    *boundary = (struct boundary){-INFINITY, count};
+    if (sample_candidates(sampling, count) > 0) {
+        int kept;
+        const struct sample_list list = list_row(logits, count, sampling, scratch, &kept);
+        *boundary = (struct boundary){list.logits[kept - 1], list.tokens[kept - 1]};
+        lead = lead_of_list(&list, kept, sampling, position);
+    } else {
+        lead = lead_of_row(logits, count, sampling, position);
     }
-}
-
-static struct boundary find_boundary(const float *logits, int count, const struct sampling *sampling,
-                                     const struct sample_scratch *scratch)
-{
-    int limit = sampling->top_k > 0 && sampling->top_k < count ? sampling->top_k : count;
-    if (sampling->top_p < 1)
-        return find_nucleus(logits, count, sampling, limit, scratch);
-    if (limit == count)
-        return (struct boundary){-INFINITY, count};
-    kernel_top(logits, count, limit, scratch->indices, scratch->values);
-    return (struct boundary){scratch->values[limit - 1], scratch->indices[limit - 1]};
-}
-
-static float perturbed(const float *logits, const struct sampling *sampling, int position, int token)
-{
-    return logits[token] / sampling->temperature + gumbel(sampling, position, token);
-}
-
-static struct choice choose_within(const float *logits, int count, const struct sampling *sampling, int position,
-                                   const struct boundary *boundary)
-{
-    int likeliest = kernel_choose(logits, count).token, token = likeliest;
-    float best = perturbed(logits, sampling, position, likeliest), second = -INFINITY;
-    for (int i = 0; i < count; i++) {
-        if (i == likeliest || !is_within(boundary, logits[i], i) ||
-            logits[i] / sampling->temperature + GUMBEL_LARGEST < second)
-            continue;
-        float score = perturbed(logits, sampling, position, i);
-        if (score > best || (score == best && i < token)) {
-            second = best;
-            best = score;
-            token = i;
-        } else if (score > second) {
-            second = score;
-        }
-    }
-    return (struct choice){token, (best - second) * sampling->temperature};
+    return choice_of(&lead, sampling);
 }
 
 struct choice sample_choose(const float *logits, int count, const struct sampling *sampling, int position,
                             const struct sample_scratch *scratch)
 {
-    if (sampling->temperature == 0)
-        return kernel_choose(logits, count);
-    struct boundary boundary = find_boundary(logits, count, sampling, scratch);
-    return choose_within(logits, count, sampling, position, &boundary);
+    struct boundary boundary;
+    return sampling->temperature == 0 ? kernel_choose(logits, count)
+                                      : draw(logits, count, sampling, position, scratch, &boundary);
 }
 
 double sample_regret(const float *logits, int count, const struct sampling *sampling, int position, int token,
@@ -129,10 +221,10 @@ double sample_regret(const float *logits, int count, const struct sampling *samp
 {
     if (sampling->temperature == 0)
         return (double)logits[kernel_choose(logits, count).token] - (double)logits[token];
-    struct boundary boundary = find_boundary(logits, count, sampling, scratch);
-    int chosen = choose_within(logits, count, sampling, position, &boundary).token;
-    double below =
-        (double)perturbed(logits, sampling, position, chosen) - (double)perturbed(logits, sampling, position, token);
-    double outside = is_within(&boundary, logits[token], token) ? 0 : (double)boundary.logit - (double)logits[token];
+    struct boundary last;
+    int chosen = draw(logits, count, sampling, position, scratch, &last).token;
+    double below = (double)perturbed(logits[chosen], sampling, position, chosen) -
+                   (double)perturbed(logits[token], sampling, position, token);
+    double outside = is_within(&last, logits[token], token) ? 0 : (double)last.logit - (double)logits[token];
     return fmax(fmax(below * (double)sampling->temperature, outside), 0);
 }

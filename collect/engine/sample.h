@@ -7,6 +7,7 @@
 #ifndef COLLECT_ENGINE_SAMPLE_H
 #define COLLECT_ENGINE_SAMPLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sampling {
@@ -31,6 +32,24 @@ struct sample_scratch {
 /* logits[count]; `position` is that of the token to be chosen. Ties go to the lowest id. */
 struct choice sample_choose(const float *logits, int count, const struct sampling *sampling, int position,
                             const struct sample_scratch *scratch);
+
+/* How many of a row's `count` tokens, the likeliest of them, top-k and top-p choose among: top-p all that top-k leaves;
+ * 0: they leave nothing out. */
+int sample_candidates(const struct sampling *sampling, int count);
+
+/* What is known of a row without its logits: its likeliest tokens, best first, of equal ones the lowest id. */
+struct sample_list {
+    const int *tokens;   /* [listed] */
+    const float *logits; /* [listed] */
+    int listed, count;   /* of the row's `count` tokens */
+    double mass;         /* Σ exp((logit - logits[0]) / T) over the row; read where top-p is of all tokens */
+    double error;        /* the part of itself that `mass` may be wrong by */
+};
+
+/* The choice that sample_choose() makes in the whole row, wherever the list settles it; false where it does not: more
+ * tokens may be left than are listed, or one that the error leaves in doubt would make a difference. */
+bool sample_choose_listed(const struct sample_list *list, const struct sampling *sampling, int position,
+                          struct choice *choice);
 
 /* How far `token` lies below the choice, in logits as above; 0 where it is the choice. A token that top-k or top-p
  * leaves out lies at least as far below as it lies below the last that is left in. */

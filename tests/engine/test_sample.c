@@ -207,6 +207,195 @@ static void regret_is_zero_for_the_choice_and_positive_elsewhere(void **state)
         }
 }
 
+/* --- lists of the likeliest in place of rows -------------------------------------------------------------------- */
+
+enum { ROW = 3000 };
+
+static const float *ordered; /* logits that by_rank() compares by */
+
+static int by_rank(const void *a, const void *b)
+{
+    int i = *(const int *)a, j = *(const int *)b;
+    if (ordered[i] != ordered[j])
+        return ordered[i] < ordered[j] ? 1 : -1;
+    return i - j;
+}
+
+static float noisy(const float *logits, const struct sampling *sampling, int position, int token)
+{
+    const uint32_t counter[4] = {(uint32_t)token / 4, (uint32_t)position, 0, 0};
+    const uint32_t key[2] = {(uint32_t)sampling->stream, (uint32_t)(sampling->stream >> 32)};
+    uint32_t words[4];
+    sample_philox(counter, key, words);
+    return logits[token] / sampling->temperature - logf(-logf(((float)(words[token % 4] >> 8) + 0.5f) * 0x1p-24f));
+}
+
+static double weight(const float *logits, const struct sampling *sampling, int token, int best)
+{
+    return exp(((double)logits[token] - (double)logits[best]) / (double)sampling->temperature);
+}
+
+/* A row with its tokens sorted, and what is chosen of it by the definition: every token scored, and none left out
+ * before the whole is sorted. kept: how many may be chosen. */
+struct defined {
+    float logits[ROW], sorted[ROW];
+    int count, order[ROW], kept;
+    double mass;
+    struct choice choice;
+};
+
+static void define(struct defined *row, const struct sampling *sampling, int position)
+{
+    int limit = sampling->top_k > 0 && sampling->top_k < row->count ? sampling->top_k : row->count;
+    double sum = 0, limited = 0;
+    row->mass = 0;
+    for (int i = 0; i < row->count; i++)
+        row->order[i] = i;
+    ordered = row->logits;
+    qsort(row->order, (size_t)row->count, sizeof *row->order, by_rank);
+    for (int i = 0; i < row->count; i++) {
+        row->sorted[i] = row->logits[row->order[i]];
+        row->mass += weight(row->logits, sampling, i, row->order[0]);
+        limited += i < limit ? weight(row->logits, sampling, row->order[i], row->order[0]) : 0;
+    }
+    row->kept = limit;
+    for (int i = 0; i < limit && row->kept == limit && sampling->top_p < 1; i++) {
+        sum += weight(row->logits, sampling, row->order[i], row->order[0]);
+        if (sum >= (double)sampling->top_p * (limit < row->count ? limited : row->mass))
+            row->kept = i + 1;
+    }
+    float best = -INFINITY, second = -INFINITY;
+    for (int i = 0; i < row->kept; i++) {
+        float score = noisy(row->logits, sampling, position, row->order[i]);
+        bool leads = score > best || (score == best && row->order[i] < row->choice.token);
+        second = fmaxf(second, leads ? best : score);
+        if (leads) {
+            best = score;
+            row->choice.token = row->order[i];
+        }
+    }
+    row->choice.margin = (best - second) * sampling->temperature;
+}
+
+/* Logits of several kinds: spread; few values, so that most tie; all the same; one far above the others; falling by a
+ * power, as a language model's do. */
+static void fill_row(float *logits, int count, unsigned kind, uint64_t seed)
+{
+    for (int i = 0; i < count; i++) {
+        uint32_t words[4];
+        sample_philox((const uint32_t[4]){(uint32_t)i, 1, 0, 0}, (const uint32_t[2]){(uint32_t)seed, kind}, words);
+        float x = (float)words[0] * 0x1p-32f;
+        float kinds[] = {12 * x, floorf(6 * x), -3, i == count / 3 ? 25 : 6 * x, -2 * logf(0.5f + (float)count * x)};
+        logits[i] = kinds[kind];
+    }
+}
+
+static const float temperatures[] = {0.1f, 0.7f, 1, 1.5f};
+
+/* What sample_choose_listed() answers of the row's first `listed` tokens. `off`: by which part its mass is wrong. */
+static bool choose_listed(const struct defined *row, const struct sampling *sampling, int position, int listed,
+                          double off, double error, struct choice *choice)
+{
+    const struct sample_list list = {row->order, row->sorted, listed, row->count, row->mass * (1 + off), error};
+    return sample_choose_listed(&list, sampling, position, choice);
+}
+
+static void assert_same_choice(struct choice expected, struct choice actual)
+{
+    assert_int_equal(actual.token, expected.token);
+    assert_true(actual.margin == expected.margin);
+}
+
+/* Whatever a list of any length, its mass being right or wrong within its error, says, the whole row says; it says it
+ * where what is kept is listed and certain; and sample_choose() says the definition's. */
+static void check_lists(struct defined *row, const struct sampling *sampling, int position, int *doubtful)
+{
+    static int row_indices[ROW];
+    static float row_values[ROW];
+    static const int lengths[] = {1, 2, 20, 64, 1024, ROW};
+    static const double errors[] = {0, 1e-5, 1e-2};
+    const struct sample_scratch row_scratch = {row_indices, row_values};
+    struct choice choice;
+    define(row, sampling, position);
+    assert_same_choice(row->choice, sample_choose(row->logits, row->count, sampling, position, &row_scratch));
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+        for (size_t e = 0; e < sizeof errors / sizeof *errors; e++)
+            for (int sign = -1; sign <= 1; sign++) {
+                int listed = lengths[l] < row->count ? lengths[l] : row->count;
+                double off = 0.99 * sign * errors[e];
+                bool settled = choose_listed(row, sampling, position, listed, off, errors[e], &choice);
+                bool whole = sampling->top_k > 0 && sampling->top_k < row->count
+                                 ? listed >= sampling->top_k
+                                 : sampling->top_p < 1 || listed == row->count;
+                if (settled)
+                    assert_same_choice(row->choice, choice);
+                if (errors[e] == 0)
+                    assert_true(settled == (whole && listed >= row->kept));
+                *doubtful += !settled && whole && listed == row->count && errors[e] < 1e-3 &&
+                             row->sorted[0] != row->sorted[row->count - 1];
+            }
+}
+
+static void lists_choose_what_rows_do(void **state)
+{
+    (void)state;
+    static struct defined row;
+    static const int counts[] = {1, 2, 21, 65, 1025, ROW}, top_ks[] = {0, 1, 2, 20, 1024, ROW - 1, ROW, 1 << 24};
+    static const float top_ps[] = {0.01f, 0.5f, 0.95f, 0.999f, 1};
+    int doubtful = 0, position = 0;
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        for (unsigned kind = 0; kind < 5; kind++)
+            for (size_t k = 0; k < sizeof top_ks / sizeof *top_ks; k++)
+                for (size_t p = 0; p < sizeof top_ps / sizeof *top_ps; p++) {
+                    float temperature = temperatures[position % 4];
+                    const struct sampling sampling = {temperature, top_ks[k], top_ps[p], 99 + (uint64_t)position};
+                    row.count = counts[c];
+                    fill_row(row.logits, row.count, kind, (uint64_t)position);
+                    check_lists(&row, &sampling, position++, &doubtful);
+                }
+    assert_in_range(doubtful, 0, 3); /* an error of 1e-5 hardly ever matters */
+}
+
+/* An error that leaves a token in doubt is told where that token would matter, and there alone. */
+static void doubt_is_told(void **state)
+{
+    (void)state;
+    static struct defined row;
+    int told = 0, chosen = 0;
+    row.count = 10;
+    memset(row.logits, 0, sizeof row.logits);
+    for (int position = 0; position < 2000; position++) {
+        const struct sampling sampling = {1, 0, 0.3f, 8}; /* the first three of ten equal ones, but for rounding four */
+        struct choice three, four, listed;
+        define(&row, &(struct sampling){1, 3, 1, 8}, position);
+        three = row.choice;
+        define(&row, &(struct sampling){1, 4, 1, 8}, position);
+        four = row.choice;
+        define(&row, &sampling, position);
+        bool settled = choose_listed(&row, &sampling, position, 5, 0, 1e-6, &listed);
+        assert_true(settled == (three.token == four.token && three.margin == four.margin));
+        if (settled)
+            assert_same_choice(three, listed);
+        told += !settled;
+        chosen += four.token == 3;
+    }
+    assert_in_range(chosen, 400, 600); /* a quarter */
+    assert_in_range(told, 900, 1100);  /* the first or the second of four: a half */
+}
+
+static void lists_have_the_argmax_at_temperature_0(void **state)
+{
+    (void)state;
+    const float best[] = {3, 2.5f, NAN};
+    const int tokens[] = {7, 4};
+    const struct sampling greedy = {0, 0, 1, 0};
+    struct choice choice;
+    assert_true(sample_choose_listed(&(struct sample_list){tokens, best, 2, 9, 0, 0}, &greedy, 0, &choice));
+    assert_same_choice((struct choice){7, 0.5f}, choice);
+    assert_false(sample_choose_listed(&(struct sample_list){tokens, best, 1, 9, 0, 0}, &greedy, 0, &choice));
+    assert_false(sample_choose_listed(&(struct sample_list){tokens, best + 2, 1, 1, 0, 0}, &greedy, 0, &choice));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +406,9 @@ int main(void)
         cmocka_unit_test(top_p_follows_top_k),
         cmocka_unit_test(noise_differs_by_stream_position_and_token_alone),
         cmocka_unit_test(regret_is_zero_for_the_choice_and_positive_elsewhere),
+        cmocka_unit_test(lists_choose_what_rows_do),
+        cmocka_unit_test(doubt_is_told),
+        cmocka_unit_test(lists_have_the_argmax_at_temperature_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
