@@ -37,6 +37,7 @@ struct backend_options {
     int nodes;       /* the most nodes of one session that a verify call brings: 1 + budget, or the block */
     int draft_width; /* the most tokens of a slot that a draft is asked for */
     int vocabulary;  /* tokens that may be chosen: ids from here on are padding rows */
+    int candidates;  /* sample_candidates() of the sessions to come; of one that has more, tokens may take longer */
 };
 
 /* Rows for one session: a causal run (parents NULL), or a tree whose first row is the root; parents as in struct tree.

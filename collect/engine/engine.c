@@ -197,6 +197,7 @@ int engine_load(struct engine *engine, const struct arm *arm, const struct sampl
         .nodes = nodes,
         .draft_width = method_has_budget(arm->method) ? least(arm->budget, vocabulary) : 1,
         .vocabulary = vocabulary,
+        .candidates = sample_candidates(sampling, vocabulary),
     };
     if (engine->algorithms && algorithms_save(engine->algorithms, error))
         return -1;

@@ -50,55 +50,83 @@ static int by_rank(const void *a, const void *b)
     return i - j;
 }
 
-static void check_top_row(const float *logits, int stride, int count, int first_token, int width, const int *tokens,
-                          const float *values, float log_sum)
+/* A row's list against the sort, and what its `summed` columns weigh. */
+static void check_top_row(const float *logits, const struct top_call *call, float temperature, const int *tokens,
+                          const float *values, struct row_sum sum)
 {
-    int *order = xcalloc((size_t)count, sizeof *order);
-    double sum = 0;
-    for (int i = 0; i < count; i++)
+    int *order = xcalloc((size_t)call->count, sizeof *order);
+    double mass = 0;
+    for (int i = 0; i < call->count; i++)
         order[i] = i;
-    for (int i = 0; i < stride; i++)
-        sum += exp((double)logits[i]);
+    for (int i = 0; i < call->summed; i++)
+        mass += exp(((double)logits[i] - (double)sum.largest) / (double)temperature);
     sorted = logits;
-    qsort(order, (size_t)count, sizeof *order, by_rank);
-    assert_true(fabs((double)log_sum - log(sum)) < 1e-4);
-    for (int i = 0; i < width; i++) {
-        if (i >= count) {
+    qsort(order, (size_t)call->count, sizeof *order, by_rank);
+    assert_true(fabs((double)sum.sum - mass) <= TOP_SUM_ERROR * mass);
+    for (int i = 0; i < call->width; i++) {
+        if (i >= call->count) {
             assert_int_equal(tokens[i], -1);
             assert_true(values[i] == -INFINITY);
             continue;
         }
-        if (tokens[i] != first_token + order[i])
-            fail_msg("width %d of %d: token %d at place %d, not %d", width, count, tokens[i], i,
-                     first_token + order[i]);
-        double expected = (double)logits[order[i]] - log(sum);
-        assert_true((double)values[i] == expected || fabs((double)values[i] - expected) < 1e-4);
+        if (tokens[i] != call->first_token + order[i])
+            fail_msg("width %d of %d: token %d at place %d, not %d", call->width, call->count, tokens[i], i,
+                     call->first_token + order[i]);
+        assert_true(values[i] == logits[order[i]]);
     }
+    assert_true(call->summed > call->count || sum.largest == logits[order[0]]);
     free(order);
 }
 
-static void check_top(int stride, int count, int first_token, int width)
+/* What a call answers for logits[ROWS, stride]. */
+struct lists {
+    int *tokens;   /* [ROWS, width] */
+    float *values; /* the same */
+    struct row_sum sums[ROWS];
+};
+
+/* Runs the call on logits and temperatures (NULL: none) that are the host's. */
+static struct lists run_top(struct top_call call, const float *logits, const struct choose_row *how)
 {
-    float *logits = make_logits(stride), *values = xcalloc(ROWS * (size_t)width, sizeof *values), log_sums[ROWS];
-    int *tokens = xcalloc(ROWS * (size_t)width, sizeof *tokens);
-    float *there = gpu_send(logits, (size_t)ROWS * (size_t)stride * sizeof *logits);
-    void *partial = device_allocate(kernels_top_partials(ROWS, width));
-    int *top_tokens = device_allocate(ROWS * (size_t)width * sizeof(int));
-    float *top_values = device_allocate(ROWS * (size_t)width * sizeof(float));
-    float *top_sums = device_allocate(sizeof log_sums);
-    kernels_top(there, ROWS, stride, count, first_token, width, partial, top_tokens, top_values, top_sums, NULL);
-    gpu_fetch(tokens, top_tokens, ROWS * (size_t)width * sizeof(int));
-    gpu_fetch(values, top_values, ROWS * (size_t)width * sizeof(float));
-    gpu_fetch(log_sums, top_sums, sizeof log_sums);
-    for (int row = 0; row < ROWS; row++)
-        check_top_row(logits + row * stride, stride, count, first_token, width, tokens + row * width,
-                      values + row * width, log_sums[row]);
-    void *all[] = {there, partial, top_tokens, top_values, top_sums};
+    size_t entries = ROWS * (size_t)call.width;
+    struct lists lists = {xcalloc(entries, sizeof(int)), xcalloc(entries, sizeof(float)), {{0, 0}}};
+    float *there = gpu_send(logits, (size_t)ROWS * (size_t)call.stride * sizeof *logits);
+    struct choose_row *how_there = how ? gpu_send(how, ROWS * sizeof *how) : NULL;
+    call.rows = ROWS;
+    call.logits = there;
+    call.how = how_there;
+    call.partial = device_allocate(kernels_top_partials(ROWS, call.width));
+    call.tokens = device_allocate(entries * sizeof *call.tokens);
+    call.values = device_allocate(entries * sizeof *call.values);
+    call.sums = device_allocate(sizeof lists.sums);
+    kernels_top(&call, NULL);
+    gpu_fetch(lists.tokens, call.tokens, entries * sizeof *call.tokens);
+    gpu_fetch(lists.values, call.values, entries * sizeof *call.values);
+    gpu_fetch(lists.sums, call.sums, sizeof lists.sums);
+    void *all[] = {there, how_there, call.partial, call.tokens, call.values, call.sums};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         CUDA_CHECK(cudaFree(all[i]));
+    return lists;
+}
+
+static void free_lists(struct lists *lists)
+{
+    free(lists->tokens);
+    free(lists->values);
+}
+
+/* how: the rows' temperatures, or NULL. */
+static void check_top(int stride, int count, int first_token, int width, int summed, const struct choose_row *how)
+{
+    float *logits = make_logits(stride);
+    const struct top_call call = {
+        .stride = stride, .count = count, .first_token = first_token, .width = width, .summed = summed};
+    struct lists lists = run_top(call, logits, how);
+    for (int row = 0; row < ROWS; row++)
+        check_top_row(logits + row * stride, &call, how && how[row].temperature > 0 ? how[row].temperature : 1,
+                      lists.tokens + row * width, lists.values + row * width, lists.sums[row]);
+    free_lists(&lists);
     free(logits);
-    free(values);
-    free(tokens);
 }
 
 static void the_likeliest_are_a_sorts_first(void **state)
@@ -109,9 +137,10 @@ static void the_likeliest_are_a_sorts_first(void **state)
     static const int sizes[][3] = {
         {151936, 151669, 0}, {18992, 18992, 18992}, {777, 770, 5}, {50, 47, 0}, {4099, 4099, 1}};
     static const int widths[] = {1, 2, 16, 33, 64, 512, 513, 1024};
+    static const struct choose_row how[ROWS] = {{0.7f, 0, 0}, {0, 0, 0}, {1, 0, 0}, {2, 0, 0}, {0.05f, 0, 0}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
-            check_top(sizes[i][0], sizes[i][1], sizes[i][2], widths[w]);
+            check_top(sizes[i][0], sizes[i][1], sizes[i][2], widths[w], sizes[i][w % 2], w % 3 ? how : NULL);
 }
 
 /* Choices of a slice of logits [ROWS, stride]: columns [first, first + count). Twice, which finds a counter left over.
@@ -180,6 +209,91 @@ static void choices_are_the_samplers_in_slices_too(void **state)
     }
 }
 
+/* --- lists ------------------------------------------------------------------------------------------------------ */
+
+/* Rows as a language model's: falling by a power, the steeper the higher the row. */
+static void fill_zipf(float *logits, int stride)
+{
+    uint64_t seed = 88172645463325252u;
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < stride; i++)
+            logits[row * stride + i] =
+                -(1.1f + 0.4f * (float)row) * logf((1 + gpu_random(&seed)) * (float)stride + 0.5f);
+}
+
+/* What a row's list says is what sample.h says of the whole row, to the bit, and it says so wherever it would if its
+ * mass were exact. */
+static bool check_list(const float *logits, struct sample_list *list, double mass, const struct sampling *sampling,
+                       int position, const struct sample_scratch *scratch)
+{
+    struct choice listed, expected = sample_choose(logits, list->count, sampling, position, scratch);
+    bool settled = sample_choose_listed(list, sampling, position, &listed);
+    if (settled) {
+        assert_int_equal(listed.token, expected.token);
+        assert_true(listed.margin == expected.margin);
+    }
+    list->mass = mass;
+    list->error = 0;
+    assert_int_equal(sample_choose_listed(list, sampling, position, &listed), settled);
+    return settled;
+}
+
+/* Answers how many rows the lists settle. */
+static int check_lists(const float *logits, int stride, int count, const struct sampling *sampling)
+{
+    int candidates = sample_candidates(sampling, count), settled = 0;
+    int width = candidates < TOP_WIDTH_MAXIMUM ? candidates : TOP_WIDTH_MAXIMUM;
+    struct sample_scratch scratch = {xcalloc((size_t)count, sizeof(int)), xcalloc((size_t)count, sizeof(float))};
+    struct choose_row how[ROWS];
+    for (int row = 0; row < ROWS; row++)
+        how[row] = (struct choose_row){sampling->temperature, 0, 0};
+    struct lists lists =
+        run_top((struct top_call){.stride = stride, .count = count, .width = width, .summed = count}, logits, how);
+    for (int row = 0; row < ROWS; row++) {
+        const float *x = logits + row * stride, *values = lists.values + row * width;
+        struct sample_list list = {lists.tokens + row * width,  values,       width, count,
+                                   (double)lists.sums[row].sum, TOP_SUM_ERROR};
+        double mass = 0;
+        for (int i = 0; i < count; i++)
+            mass += exp(((double)x[i] - (double)values[0]) / (double)sampling->temperature);
+        settled += check_list(x, &list, mass, sampling, 100 + row, &scratch);
+    }
+    free_lists(&lists);
+    free(scratch.indices);
+    free(scratch.values);
+    return settled;
+}
+
+static void lists_settle_the_samplers_choice(void **state)
+{
+    (void)state;
+    if (!usable)
+        skip();
+    static const int sizes[][2] = {{151936, 151669}, {4099, 4099}, {777, 770}};
+    static const float temperatures[] = {0.7f, 1};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int stride = sizes[i][0], count = sizes[i][1];
+        float *logits = make_logits(stride), *zipf = xcalloc((size_t)ROWS * (size_t)stride, sizeof *zipf);
+        fill_zipf(zipf, stride);
+        for (size_t t = 0; t < 2; t++) {
+            static const int top_ks[] = {1, 2, 20, 700};
+            static const float top_ps[] = {0.01f, 0.5f, 0.95f, 0.999f};
+            for (int k = 0; k < 4; k++) { /* all of them settled */
+                assert_int_equal(
+                    check_lists(logits, stride, count, &(struct sampling){temperatures[t], top_ks[k], 1, 5}), ROWS);
+                assert_int_equal(
+                    check_lists(zipf, stride, count, &(struct sampling){temperatures[t], top_ks[k], 0.9f, 6}), ROWS);
+            }
+            for (int p = 0; p < 4; p++) {
+                check_lists(logits, stride, count, &(struct sampling){temperatures[t], 0, top_ps[p], 7});
+                assert_true(check_lists(zipf, stride, count, &(struct sampling){temperatures[t], 0, top_ps[p], 8}) > 0);
+            }
+        }
+        free(logits);
+        free(zipf);
+    }
+}
+
 /* --- bench -------------------------------------------------------------------------------------------------------- */
 
 #define VOCABULARY 151936
@@ -190,17 +304,27 @@ struct work {
     int *tokens;
     struct choose_row *how;
     struct leader *leaders;
-    float *log_sums;
+    struct row_sum *sums;
     void *partial;
 };
 
 static void queue(void *context, int index, cudaStream_t stream)
 {
     const struct work *work = context;
+    const struct top_call top = {.rows = work->rows,
+                                 .stride = VOCABULARY,
+                                 .count = VOCABULARY,
+                                 .width = work->width,
+                                 .summed = VOCABULARY,
+                                 .logits = work->logits,
+                                 .how = work->how,
+                                 .partial = work->partial,
+                                 .tokens = work->tokens,
+                                 .values = work->values,
+                                 .sums = work->sums};
     (void)index;
     if (work->width > 0)
-        kernels_top(work->logits, work->rows, VOCABULARY, VOCABULARY, 0, work->width, work->partial, work->tokens,
-                    work->values, work->log_sums, stream);
+        kernels_top(&top, stream);
     else
         kernels_choose(work->logits, work->rows, VOCABULARY, VOCABULARY, 0, work->how, work->partial, work->leaders,
                        stream);
@@ -208,8 +332,8 @@ static void queue(void *context, int index, cudaStream_t stream)
 
 static int bench(void)
 {
-    static const int cases[][2] = {{15, 1},  {15, 16}, {15, 64}, {15, 1024}, {16, 1}, {16, 16},
-                                   {16, 64}, {1, 0},   {16, 0},  {65, 0},    {256, 0}};
+    static const int cases[][2] = {{15, 1},    {15, 16}, {15, 64},  {15, 1024}, {16, 1}, {16, 16}, {16, 64}, {65, 20},
+                                   {65, 1024}, {1, 20},  {1, 1024}, {1, 0},     {16, 0}, {65, 0},  {256, 0}};
     if (!gpu_is_usable())
         return 0;
     float *logits = xcalloc((size_t)256 * VOCABULARY, sizeof *logits);
@@ -224,7 +348,7 @@ static int bench(void)
         work.values = device_allocate(entries * sizeof(float));
         work.how = device_allocate((size_t)work.rows * sizeof *work.how);
         work.leaders = device_allocate((size_t)work.rows * sizeof *work.leaders);
-        work.log_sums = device_allocate((size_t)work.rows * sizeof(float));
+        work.sums = device_allocate((size_t)work.rows * sizeof *work.sums);
         work.partial = device_allocate(work.width > 0 ? kernels_top_partials(work.rows, work.width)
                                                       : kernels_choose_partials(work.rows));
         double time = gpu_time(queue, &work, 20);
@@ -238,6 +362,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_likeliest_are_a_sorts_first),
         cmocka_unit_test(choices_are_the_samplers_in_slices_too),
+        cmocka_unit_test(lists_settle_the_samplers_choice),
     };
     if (argc > 1 && strcmp(argv[1], "bench") == 0)
         return bench();

@@ -3,8 +3,8 @@
 #include "collect/base/error.h"
 #include "collect/engine/backend.h"
 #include "collect/engine/engine.h"
-#include "tests/engine/model_files.h"
 #include "tests/gpu/gpu.h"
+#include "tests/gpu/sized_models.h"
 #include "tests/record/fixture.h"
 
 #include <math.h>
@@ -47,12 +47,6 @@ static void need_gpu(void)
 
 /* --- random models, operation by operation ---------------------------------------------------------------------- */
 
-struct sizes {
-    int hidden, inner, heads, kv_heads, head_size, vocabulary, block;
-    const char *drafter; /* what the drafter's config has besides, */
-    const char *target;  /* and the target's */
-};
-
 /* A hybrid that attends in every second or third layer. */
 #define HYBRID(interval, key_heads, heads, key_size, value_size, kernel_size)                                          \
     "{'model_type': 'qwen3_5_text', 'full_attention_interval': " #interval ", 'linear_num_key_heads': " #key_heads     \
@@ -79,43 +73,11 @@ struct pair {
     float *expected, *actual; /* [64, the widest of what is inspected] */
 };
 
-static void set(json_t *config, const char *key, int value)
-{
-    json_object_set_new(config, key, json_integer(value));
-}
-
-static json_t *sized(json_t *config, const struct sizes *sizes)
-{
-    set(config, "hidden_size", sizes->hidden);
-    set(config, "intermediate_size", sizes->inner);
-    set(config, "num_attention_heads", sizes->heads);
-    set(config, "num_key_value_heads", sizes->kv_heads);
-    set(config, "head_dim", sizes->head_size);
-    set(config, "vocab_size", sizes->vocabulary);
-    set(config, "max_position_embeddings", 4096);
-    return config;
-}
-
-static void write_models(const struct sizes *sizes, const char *target, const char *drafter)
-{
-    json_t *own[] = {model_files_json(sizes->target), model_files_json(sizes->drafter)};
-    json_t *configs[] = {sized(model_files_target_config(), sizes), sized(model_files_drafter_config(), sizes)};
-    set(configs[1], "block_size", sizes->block);
-    for (unsigned i = 0; i < 2; i++) {
-        json_object_update(configs[i], own[i]);
-        json_t *tensors = model_files_tensors(configs[i]);
-        model_files_write_random(i == 0 ? target : drafter, configs[i], tensors, 11 + i);
-        json_decref(tensors);
-        json_decref(configs[i]);
-        json_decref(own[i]);
-    }
-}
-
 static void open_pair(const struct sizes *sizes, struct pair *pair)
 {
     struct error error = {0};
     char *target = fixture_make_folder(), *drafter = fixture_make_folder();
-    write_models(sizes, target, drafter);
+    sized_models_write(sizes, target, drafter);
     pair->target = model_open_target(target, &error);
     pair->drafter = pair->target ? model_open_drafter(drafter, pair->target, &error) : NULL;
     assert_string_equal(error.message, "");
@@ -399,18 +361,15 @@ static void assert_same_tokens(const char *name, const struct outputs *a, const 
     }
 }
 
-static void float32_gives_the_cpus_tokens_at_any_temperature(void **state)
+/* Each arm's tokens on the GPU are those of the CPU's plain decoding. */
+static void check_tokens(const struct sampling *samplings, size_t sampling_count, const char *const *arms,
+                         size_t arm_count)
 {
-    (void)state;
-    need_gpu();
-    static const struct sampling samplings[] = {{0, 0, 1, 0}, {0.7f, 0, 1, 0}, {1, 0, 1, 0}, {1, 40, 0.95f, 0}};
-    static const char *const arms[] = {"tp1-auto", "tp1-linear", "tp1-b16",    "tp1-auto-c4", "tp1-b64-c3",
-                                       "tp2-auto", "tp2-linear", "tp4-b16-c2", "tp8-auto-c3", "tp8-b64"};
     struct engine *cpu = open_engine("float32", "cpu"), *gpu = open_engine("float32", SHARED);
-    for (size_t s = 0; s < sizeof samplings / sizeof *samplings; s++) {
+    for (size_t s = 0; s < sampling_count; s++) {
         struct outputs expected, outputs;
         run_arm(cpu, "tp1-auto", &samplings[s], &expected);
-        for (size_t i = 0; i < sizeof arms / sizeof *arms; i++) {
+        for (size_t i = 0; i < arm_count; i++) {
             run_arm(gpu, arms[i], &samplings[s], &outputs);
             assert_same_tokens(arms[i], &expected, &outputs);
             assert_true(outputs.regret < 1e-3);
@@ -420,6 +379,26 @@ static void float32_gives_the_cpus_tokens_at_any_temperature(void **state)
     }
     engine_close(gpu);
     engine_close(cpu);
+}
+
+static void float32_gives_the_cpus_tokens_at_any_temperature(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct sampling samplings[] = {{0, 0, 1, 0}, {0.7f, 0, 1, 0}, {1, 0, 1, 0}, {1, 40, 0.95f, 0}};
+    static const char *const arms[] = {"tp1-auto", "tp1-linear", "tp1-b16",    "tp1-auto-c4", "tp1-b64-c3",
+                                       "tp2-auto", "tp2-linear", "tp4-b16-c2", "tp8-auto-c3", "tp8-b64"};
+    check_tokens(samplings, 4, arms, 10);
+}
+
+static void float32_gives_the_cpus_tokens_under_top_k_and_top_p(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct sampling samplings[] = {{0.7f, 20, 1, 0}, {1, 20, 1, 0}, {0.7f, 0, 0.95f, 0}, {1, 0, 0.95f, 0}};
+    static const char *const arms[] = {"tp1-auto", "tp1-linear", "tp1-b16", "tp1-auto-c3", "tp1-b16-c3",
+                                       "tp2-auto", "tp2-linear", "tp2-b16", "tp4-b64"};
+    check_tokens(samplings, 4, arms, 9);
 }
 
 static void bfloat16_passes_the_audit_at_every_budget(void **state)
@@ -493,6 +472,7 @@ int main(void)
         cmocka_unit_test(models_of_awkward_sizes_agree_with_the_cpu),
         cmocka_unit_test(drafts_of_every_width_are_sorted),
         cmocka_unit_test(float32_gives_the_cpus_tokens_at_any_temperature),
+        cmocka_unit_test(float32_gives_the_cpus_tokens_under_top_k_and_top_p),
         cmocka_unit_test(bfloat16_passes_the_audit_at_every_budget),
         cmocka_unit_test(a_run_repeats_itself_bit_by_bit),
         cmocka_unit_test(says_what_it_cannot_do),

@@ -71,7 +71,8 @@ struct outputs {
     json_t *memory;
 };
 
-static void run_arm(struct engine *engine, const char *name, struct outputs *outputs)
+static void run_sampled(struct engine *engine, const char *name, const struct sampling *sampling,
+                        struct outputs *outputs)
 {
     struct arm arm;
     struct error error = {0};
@@ -81,7 +82,7 @@ static void run_arm(struct engine *engine, const char *name, struct outputs *out
         prompt[i] = (i * 37 + 5) % 512;
     *outputs = (struct outputs){.regret = 0};
     assert_true(arm_parse(name, &arm));
-    if (engine_load(engine, &arm, &greedy, PROMPT + TOKENS, &outputs->memory, &error))
+    if (engine_load(engine, &arm, sampling, PROMPT + TOKENS, &outputs->memory, &error))
         fail_msg("%s: %s", name, error.message);
     for (int i = 0; i < REQUESTS; i++) {
         struct sample *sample = &outputs->samples[i];
@@ -95,6 +96,11 @@ static void run_arm(struct engine *engine, const char *name, struct outputs *out
         double regret = engine_audit(engine, &requests[i]);
         outputs->regret = regret > outputs->regret ? regret : outputs->regret;
     }
+}
+
+static void run_arm(struct engine *engine, const char *name, struct outputs *outputs)
+{
+    run_sampled(engine, name, &greedy, outputs);
 }
 
 static void free_outputs(struct outputs *outputs)
@@ -117,24 +123,39 @@ static const char *const arms[] = {"tp1-auto",    "tp1-linear", "tp1-b16",      
                                    "tp1-b300-c2", "tp2-auto",   "tp2-linear-c3", "tp2-b64",      "tp4-auto",
                                    "tp4-auto-c2", "tp4-b8-c2",  "tp1-b130",      "tp1-linear-c4"};
 
-static void float32_gives_the_cpus_tokens(void **state)
+static void check_tokens(const struct sampling *sampling, const char *const *names, size_t count)
 {
-    (void)state;
-    if (!usable)
-        skip();
     struct engine *cpu = open_engine("float32", "cpu"), *gpu = open_engine("float32", SHARED);
     struct outputs expected, outputs;
-    run_arm(cpu, "tp1-auto", &expected);
-    for (size_t i = 0; i < sizeof arms / sizeof *arms; i++) {
-        run_arm(gpu, arms[i], &outputs);
-        assert_same(arms[i], &expected, &outputs);
+    run_sampled(cpu, "tp1-auto", sampling, &expected);
+    for (size_t i = 0; i < count; i++) {
+        run_sampled(gpu, names[i], sampling, &outputs);
+        assert_same(names[i], &expected, &outputs);
         if (!(outputs.regret < 1e-3))
-            fail_msg("%s: regret %g", arms[i], outputs.regret);
+            fail_msg("%s: regret %g", names[i], outputs.regret);
         free_outputs(&outputs);
     }
     free_outputs(&expected);
     engine_close(gpu);
     engine_close(cpu);
+}
+
+static void float32_gives_the_cpus_tokens(void **state)
+{
+    (void)state;
+    if (!usable)
+        skip();
+    check_tokens(&greedy, arms, sizeof arms / sizeof *arms);
+}
+
+/* Then steps of `auto` do not run ahead, which would move the states. */
+static void float32_gives_the_cpus_tokens_under_top_k(void **state)
+{
+    (void)state;
+    if (!usable)
+        skip();
+    static const char *const own[] = {"tp1-auto", "tp1-auto-c3", "tp1-b16", "tp2-auto", "tp2-linear-c3"};
+    check_tokens(&(struct sampling){0.7f, 20, 0.95f, 0}, own, sizeof own / sizeof *own);
 }
 
 /* Logits are of size 4, and roundings move them by some tenths (tests/engine/test_hybrid.c). */
@@ -207,9 +228,8 @@ static void the_memory_plan_has_states(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(float32_gives_the_cpus_tokens),
-        cmocka_unit_test(bfloat16_passes_its_audit),
-        cmocka_unit_test(a_run_repeats_itself_bit_by_bit),
+        cmocka_unit_test(float32_gives_the_cpus_tokens), cmocka_unit_test(float32_gives_the_cpus_tokens_under_top_k),
+        cmocka_unit_test(bfloat16_passes_its_audit),     cmocka_unit_test(a_run_repeats_itself_bit_by_bit),
         cmocka_unit_test(the_memory_plan_has_states),
     };
     return cmocka_run_group_tests(tests, make_folders, remove_folders);

@@ -30,12 +30,9 @@ static void start_steps(struct cuda *cuda, const struct segment *segments, int c
 {
     ahead_drop(cuda);
     cuda_wait(cuda); /* the copy of an earlier batch may still wait */
-    batch_make(cuda, CALL_STEP, cuda->options.target, segments, count, false);
+    calls_make_target(cuda, CALL_STEP, segments, count);
     batch_send(cuda, CALL_STEP);
-    cuda->drafted = false;
     cuda->ahead.count = count;
-    for (int i = 0; i < count; i++)
-        cuda->row_of[i] = i;
     launch_step(cuda);
 }
 

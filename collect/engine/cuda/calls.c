@@ -60,14 +60,11 @@ static void choose_rows(struct cuda *cuda, int first, int count, bool decode_on)
     }
 }
 
-/* Whether some session's token is drawn from a part of the vocabulary, which needs it sorted. */
 bool calls_are_limited(const struct cuda *cuda, const struct segment *segments, int count)
 {
-    for (int i = 0; i < count; i++) {
-        const struct sampling *sampling = &cuda->sampling[segments[i].session];
-        if (sampling->temperature > 0 && (sampling->top_k > 0 || sampling->top_p < 1))
+    for (int i = 0; i < count; i++)
+        if (sample_candidates(&cuda->sampling[segments[i].session], cuda->options.vocabulary) > 0)
             return true;
-    }
     return false;
 }
 
@@ -81,51 +78,49 @@ void calls_read_logits(struct cuda *cuda, int at, float *out)
                                        slice * sizeof *out, cudaMemcpyDeviceToHost, gpu->stream));
 }
 
-/* The choices of rows [first, first + count) on the host. */
-static void choose_on_host(struct cuda *cuda, int first, int count)
+void calls_ask(struct cuda *cuda, const struct segment *segments, int segment_count, int first, int count)
 {
-    for (int i = 0; i < count; i++) {
-        int row = first + i;
-        if (i % cuda->head_rows == 0)
-            layers_run_head(cuda, false, row, least(count - i, cuda->head_rows));
-        calls_read_logits(cuda, i % cuda->head_rows, cuda->row_logits);
-        cuda_wait(cuda);
-        cuda->choices[i] =
-            sample_choose(cuda->row_logits, cuda->options.vocabulary, &cuda->sampling[cuda->host.sessions[row]],
-                          cuda->host.positions[row] + 1, &cuda->scratch);
-    }
+    bool limited = calls_are_limited(cuda, segments, segment_count), listed = limited && cuda->top_width > 0;
+    int last = (count - 1) / cuda->head_rows * cuda->head_rows;
+    cuda->asked = (struct asked){first, count, limited, listed, listed ? last : -1};
 }
 
-void calls_choose(struct cuda *cuda, const struct segment *segments, int segment_count, int first, int count)
+void calls_choose(struct cuda *cuda)
 {
-    if (calls_are_limited(cuda, segments, segment_count))
-        choose_on_host(cuda, first, count);
-    else
-        choose_rows(cuda, first, count, false);
+    const struct asked *asked = &cuda->asked;
+    if (asked->listed)
+        likeliest_list(cuda, false, asked->first, asked->count);
+    else if (!asked->limited)
+        choose_rows(cuda, asked->first, asked->count, false);
+}
+
+/* Of the whole row's logits; where the head must run for them, as it did for the lists. */
+static struct choice choose_in_row(struct cuda *cuda, int index, const struct sampling *sampling, int position)
+{
+    struct asked *asked = &cuda->asked;
+    int head = index / cuda->head_rows * cuda->head_rows;
+    if (asked->head != head)
+        layers_run_head(cuda, false, asked->first + head, least(asked->count - head, cuda->head_rows));
+    asked->head = head;
+    calls_read_logits(cuda, index - head, cuda->row_logits);
+    cuda_wait(cuda);
+    return sample_choose(cuda->row_logits, cuda->options.vocabulary, sampling, position, &cuda->scratch);
+}
+
+struct choice calls_answer(struct cuda *cuda, int index)
+{
+    const struct asked *asked = &cuda->asked;
+    struct choice choice;
+    if (!asked->limited)
+        return cuda->choices[index];
+    const struct sampling *sampling = &cuda->sampling[cuda->host.sessions[asked->first + index]];
+    int position = cuda->host.positions[asked->first + index] + 1;
+    if (asked->listed && likeliest_choose(cuda, index, sampling, position, &choice))
+        return choice;
+    return choose_in_row(cuda, index, sampling, position);
 }
 
 /* --- calls ------------------------------------------------------------------------------------------------------ */
-
-/* The likeliest tokens of rows [1, rows) of the batch, to the host. */
-static void read_drafts(struct cuda *cuda, int rows)
-{
-    int slice = cuda->options.target->vocabulary_size / cuda->options.ranks, width = cuda->options.draft_width;
-    for (int first = 1; first < rows; first += cuda->head_rows) {
-        int count = least(rows - first, cuda->head_rows);
-        layers_run_head(cuda, true, first, count);
-        FOR_GPUS(cuda, gpu)
-            watch_mark(cuda, gpu, WATCH_PARTS, "top");
-        FOR_GPUS(cuda, gpu)
-            FOR_RANKS(gpu, rank) {
-                int columns = calls_columns(cuda, rank), own = least(width, columns);
-                size_t at = (size_t)(first - 1) * (size_t)own;
-                if (own > 0)
-                    kernels_top(rank->logits, count, slice, columns, rank->index * slice, own, rank->top_partial,
-                                rank->draft_tokens + at, rank->draft_values + at, rank->draft_sums + first - 1,
-                                gpu->stream);
-            }
-    }
-}
 
 static void keep_paths(struct cuda *cuda)
 {
@@ -155,20 +150,21 @@ static void keep_paths(struct cuda *cuda)
 
 void calls_queue(struct cuda *cuda, enum call call)
 {
-    if (call != CALL_STEP) /* which finds what the step before it left */
+    bool listed = cuda->top_width > 0, follows = call == CALL_STEP && !listed;
+    if (!follows) /* what the step before it left */
         batch_send(cuda, call);
     switch (call) {
-    case CALL_STEP:
-        layers_run(cuda, false);
-        choose_rows(cuda, 0, cuda->host.rows, true);
-        break;
     case CALL_DRAFT:
         layers_run(cuda, true);
-        read_drafts(cuda, cuda->host.rows);
+        likeliest_list(cuda, true, 1, cuda->host.rows - 1); /* none of the first anchor */
         break;
+    case CALL_STEP:
     case CALL_VERIFY:
         layers_run(cuda, false);
-        choose_rows(cuda, 0, cuda->host.rows, false);
+        if (listed)
+            likeliest_list(cuda, false, 0, cuda->host.rows);
+        else
+            choose_rows(cuda, 0, cuda->host.rows, follows);
         break;
     case CALL_COMMIT:
         keep_paths(cuda);
@@ -179,12 +175,17 @@ void calls_queue(struct cuda *cuda, enum call call)
     }
 }
 
-void calls_run_target(struct cuda *cuda, const struct segment *segments, int count)
+void calls_make_target(struct cuda *cuda, enum call call, const struct segment *segments, int count)
 {
-    batch_make(cuda, CALL_PROMPT, cuda->options.target, segments, count, false);
-    batch_send(cuda, CALL_PROMPT);
-    layers_run(cuda, false);
+    batch_make(cuda, call, cuda->options.target, segments, count, false);
     cuda->drafted = false;
     for (int i = 0; i < cuda->host.rows; i++)
         cuda->row_of[i] = i;
+}
+
+void calls_run_target(struct cuda *cuda, const struct segment *segments, int count)
+{
+    calls_make_target(cuda, CALL_PROMPT, segments, count);
+    batch_send(cuda, CALL_PROMPT);
+    layers_run(cuda, false);
 }

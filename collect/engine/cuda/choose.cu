@@ -304,11 +304,10 @@ static __device__ __forceinline__ void sort_falling(rank_key *keys, int count)
     __syncthreads();
 }
 
-/* The scratch: float2 [rows, TOP_PARTS], the largest logit of a part and the sum of exp(logit - largest); then the
- * nominated keys [rows, TOP_PARTS, room_for(width)]. */
-static __device__ __forceinline__ float2 *sums_at(void *scratch, int row)
+/* The scratch: row_sum [rows, TOP_PARTS], of each part; then the nominated keys [rows, TOP_PARTS, room_for(width)]. */
+static __device__ __forceinline__ struct row_sum *sums_at(void *scratch, int row)
 {
-    return (float2 *)scratch + (size_t)row * TOP_PARTS;
+    return (struct row_sum *)scratch + (size_t)row * TOP_PARTS;
 }
 
 static __device__ __forceinline__ rank_key *keys_at(void *scratch, int rows, int row, int width)
@@ -318,7 +317,7 @@ static __device__ __forceinline__ rank_key *keys_at(void *scratch, int rows, int
 
 size_t kernels_top_partials(int rows, int width)
 {
-    return (size_t)rows * TOP_PARTS * (sizeof(float2) + (size_t)room_for(width) * sizeof(rank_key));
+    return (size_t)rows * TOP_PARTS * (sizeof(struct row_sum) + (size_t)room_for(width) * sizeof(rank_key));
 }
 
 /* What is searched many times is copied to shared memory where it has room: each thread reads what it copied. */
@@ -330,50 +329,64 @@ template <typename T> static __device__ __forceinline__ const T *hold(const T *f
     return holds ? room : from;
 }
 
+static __device__ __forceinline__ float temperature_of(const struct top_call &call, int row)
+{
+    float temperature = call.how ? call.how[row].temperature : 1;
+    return temperature > 0 ? temperature : 1;
+}
+
 /* Grid: [TOP_PARTS, row]. */
-static __global__ void __launch_bounds__(TOP_THREADS)
-    nominate(const float *logits, int stride, int count, int width, bool holds, void *scratch)
+static __global__ void __launch_bounds__(TOP_THREADS) nominate(const struct top_call call, bool holds)
 {
     __shared__ float parts[WARP];
     extern __shared__ __align__(16) char near[];
     int rows = (int)gridDim.y, row = (int)blockIdx.y, part = (int)blockIdx.x;
-    int span = (stride + TOP_PARTS - 1) / TOP_PARTS, first = min(part * span, stride);
-    int own = min(first + span, stride) - first;
+    int span = (call.summed + TOP_PARTS - 1) / TOP_PARTS, first = min(part * span, call.summed);
+    int own = min(first + span, call.summed) - first;
     wait_for_previous();
     let_next_start();
-    const float *x = hold(logits + (size_t)row * (size_t)stride + first, own, holds, (float *)near);
-    float best = -INFINITY, sum = 0;
+    const float *x = hold(call.logits + (size_t)row * (size_t)call.stride + first, own, holds, (float *)near);
+    float best = -INFINITY, sum = 0, temperature = temperature_of(call, row);
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < own; i += TOP_THREADS)
         best = fmaxf(best, x[i]);
     best = block_largest(best, parts);
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < own; i += TOP_THREADS)
-        sum += x[i] > -INFINITY ? expf(x[i] - best) : 0;
+        sum += x[i] > -INFINITY ? expf((x[i] - best) / temperature) : 0;
     sum = block_sum(sum, parts);
     if (threadIdx.x == 0)
-        sums_at(scratch, row)[part] = make_float2(best, sum);
+        sums_at(call.partial, row)[part] = {best, sum};
     const struct logit_source source = {x, first};
-    int columns = max(min(first + own, count) - first, 0), room = room_for(width);
-    rank_key least = find_least(source, columns, width);
-    gather(source, columns, least, keys_at(scratch, rows, row, width) + (size_t)part * (size_t)room, room);
+    int columns = max(min(first + own, call.count) - first, 0), room = room_for(call.width);
+    rank_key least = find_least(source, columns, call.width);
+    gather(source, columns, least, keys_at(call.partial, rows, row, call.width) + (size_t)part * (size_t)room, room);
+}
+
+/* What the parts of a row weigh together, to every lane of a warp. */
+static __device__ __forceinline__ struct row_sum sum_parts(const struct top_call &call, int row)
+{
+    int lane = (int)threadIdx.x % WARP;
+    struct row_sum part = {-INFINITY, 0};
+    if (lane < TOP_PARTS)
+        part = sums_at(call.partial, row)[lane];
+    float best = warp_largest(part.largest), temperature = temperature_of(call, row);
+    return {best, warp_sum(part.sum > 0 ? part.sum * expf((part.largest - best) / temperature) : 0)};
 }
 
 /* Grid: [row]. */
-static __global__ void __launch_bounds__(TOP_THREADS)
-    rank(int width, int first_token, bool holds, void *scratch, int *tokens, float *log_probabilities, float *log_sums)
+static __global__ void __launch_bounds__(TOP_THREADS) rank(const struct top_call call, bool holds)
 {
     __shared__ rank_key keys[SORTED_MAXIMUM];
     extern __shared__ __align__(16) char near[];
-    int rows = (int)gridDim.x, row = (int)blockIdx.x, lane = (int)threadIdx.x % WARP;
+    int rows = (int)gridDim.x, row = (int)blockIdx.x, width = call.width;
     wait_for_previous();
     let_next_start();
-    float2 part = lane < TOP_PARTS ? sums_at(scratch, row)[lane] : make_float2(-INFINITY, 0);
-    float best = warp_largest(part.x), log_sum = best + logf(warp_sum(part.y > 0 ? part.y * expf(part.x - best) : 0));
+    const struct row_sum sum = sum_parts(call, row);
     if (threadIdx.x == 0)
-        log_sums[row] = log_sum;
+        call.sums[row] = sum;
     int count = TOP_PARTS * room_for(width), room = 2;
-    const struct key_source source = {hold(keys_at(scratch, rows, row, width), count, holds, (rank_key *)near)};
+    const struct key_source source = {hold(keys_at(call.partial, rows, row, width), count, holds, (rank_key *)near)};
     int found = gather(source, count, find_least(source, count, width), keys, 0);
     while (room < found || room < width)
         room *= 2;
@@ -382,21 +395,20 @@ static __global__ void __launch_bounds__(TOP_THREADS)
     sort_falling(keys, room);
     for (int i = (int)threadIdx.x; i < width; i += TOP_THREADS) {
         size_t at = (size_t)row * (size_t)width + (size_t)i;
-        tokens[at] = keys[i] ? first_token + column_of(keys[i]) : -1;
-        log_probabilities[at] = keys[i] ? logit_of(keys[i]) - log_sum : -INFINITY;
+        call.tokens[at] = keys[i] ? call.first_token + column_of(keys[i]) : -1;
+        call.values[at] = keys[i] ? logit_of(keys[i]) : -INFINITY;
     }
 }
 
-void kernels_top(const float *logits, int rows, int stride, int count, int first_token, int width, void *partial,
-                 int *tokens, float *log_probabilities, float *log_sums, cudaStream_t stream)
+void kernels_top(const struct top_call *call, cudaStream_t stream)
 {
-    size_t span = (size_t)((stride + TOP_PARTS - 1) / TOP_PARTS) * sizeof(float);
-    size_t nominated = (size_t)(TOP_PARTS * room_for(width)) * sizeof(rank_key);
+    size_t span = (size_t)((call->summed + TOP_PARTS - 1) / TOP_PARTS) * sizeof(float);
+    size_t nominated = (size_t)(TOP_PARTS * room_for(call->width)) * sizeof(rank_key);
     bool holds_span = span <= NEAR_MAXIMUM, holds_nominated = nominated <= NEAR_MAXIMUM;
     CUDA_CHECK(cudaFuncSetAttribute(nominate, cudaFuncAttributeMaxDynamicSharedMemorySize, NEAR_MAXIMUM));
     CUDA_CHECK(cudaFuncSetAttribute(rank, cudaFuncAttributeMaxDynamicSharedMemorySize, NEAR_MAXIMUM));
-    launch(nominate, dim3(TOP_PARTS, (unsigned)rows), TOP_THREADS, holds_span ? span : 0, stream, logits, stride, count,
-           width, holds_span, partial);
-    launch(rank, dim3((unsigned)rows), TOP_THREADS, holds_nominated ? nominated : 0, stream, width, first_token,
-           holds_nominated, partial, tokens, log_probabilities, log_sums);
+    launch(nominate, dim3(TOP_PARTS, (unsigned)call->rows), TOP_THREADS, holds_span ? span : 0, stream, *call,
+           holds_span);
+    launch(rank, dim3((unsigned)call->rows), TOP_THREADS, holds_nominated ? nominated : 0, stream, *call,
+           holds_nominated);
 }

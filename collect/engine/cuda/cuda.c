@@ -4,7 +4,6 @@
 
 #include "collect/base/clock.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,12 +97,28 @@ static void finish_extend(struct cuda *cuda)
         cuda->lengths[cuda->host.segments[i].session] += cuda->host.segments[i].count;
 }
 
+/* Whether graphs of steps and verifications end in what these sessions need: choices, or lists of the likeliest. */
+static bool are_captured(const struct cuda *cuda, const struct segment *segments, int count)
+{
+    return calls_are_limited(cuda, segments, count) == (cuda->top_width > 0);
+}
+
+/* One row each. The host chooses where the step was captured; otherwise it would run ahead. */
 static void extend_together(struct cuda *cuda, const struct segment *segments, int count, struct choice *chosen)
 {
-    calls_run_target(cuda, segments, count);
-    calls_choose(cuda, segments, count, 0, count);
+    bool captured = !cuda->options.drafter && are_captured(cuda, segments, count);
+    if (captured)
+        calls_make_target(cuda, CALL_STEP, segments, count);
+    else
+        calls_run_target(cuda, segments, count);
+    calls_ask(cuda, segments, count, 0, count);
+    if (captured)
+        graph_launch(cuda, CALL_STEP, count);
+    else
+        calls_choose(cuda);
     finish_extend(cuda);
-    memcpy(chosen, cuda->choices, (size_t)count * sizeof *chosen);
+    for (int i = 0; i < count; i++)
+        chosen[i] = calls_answer(cuda, i);
 }
 
 static void extend_prompt(struct cuda *cuda, const struct segment *segment, struct choice *chosen)
@@ -112,11 +127,13 @@ static void extend_prompt(struct cuda *cuda, const struct segment *segment, stru
         int rows = least(segment->count - done, CUDA_PROMPT_CHUNK);
         const struct segment chunk = {segment->session, rows, segment->tokens + done, NULL};
         calls_run_target(cuda, &chunk, 1);
-        if (done + rows == segment->count)
-            calls_choose(cuda, &chunk, 1, rows - 1, 1);
+        if (done + rows == segment->count) {
+            calls_ask(cuda, &chunk, 1, rows - 1, 1);
+            calls_choose(cuda);
+        }
         finish_extend(cuda);
     }
-    *chosen = cuda->choices[0];
+    *chosen = calls_answer(cuda, 0);
 }
 
 static void cuda_extend(struct backend *backend, const struct segment *segments, int count, struct choice *chosen)
@@ -125,7 +142,7 @@ static void cuda_extend(struct backend *backend, const struct segment *segments,
     int longest = 0;
     for (int i = 0; i < count; i++)
         longest = segments[i].count > longest ? segments[i].count : longest;
-    if (longest == 1 && !cuda->options.drafter && !calls_are_limited(cuda, segments, count)) {
+    if (longest == 1 && !cuda->options.drafter && !cuda->top_width && are_captured(cuda, segments, count)) {
         ahead_step(cuda, segments, count, chosen);
         return;
     }
@@ -165,16 +182,17 @@ static void cuda_verify(struct backend *backend, const struct segment *segments,
     pad_trees(cuda, segments, count);
     batch_make(cuda, CALL_VERIFY, cuda->options.target, cuda->padded, count, false);
     cuda->drafted = false;
-    if (calls_are_limited(cuda, segments, count) || !cuda->options.drafter) {
+    calls_ask(cuda, segments, count, 0, cuda->host.rows);
+    if (cuda->options.drafter && are_captured(cuda, segments, count)) {
+        graph_launch(cuda, CALL_VERIFY, count);
+    } else {
         batch_send(cuda, CALL_VERIFY);
         layers_run(cuda, false);
-        calls_choose(cuda, segments, count, 0, cuda->host.rows);
-    } else {
-        graph_launch(cuda, CALL_VERIFY, count);
+        calls_choose(cuda);
     }
     finish(cuda);
     for (int i = 0; i < rows; i++)
-        chosen[i] = cuda->choices[cuda->row_of[i]];
+        chosen[i] = calls_answer(cuda, cuda->row_of[i]);
 }
 
 static void cuda_commit(struct backend *backend, const struct kept_path *paths, int count)
@@ -214,61 +232,6 @@ static void make_blocks(struct cuda *cuda, const int *sessions, const int *ancho
         cuda->row_of[i] = i;
 }
 
-/* The likeliest tokens of a row in all slices of the vocabulary, best first. */
-static void merge_slices(struct cuda *cuda, int row, int width, int *tokens, float *log_probabilities)
-{
-    struct {
-        const int *tokens;
-        const float *values;
-        int left;
-        double log_sum;
-    } slices[RANKS_MAXIMUM];
-    int count = 0;
-    double best = -HUGE_VAL, sum = 0;
-    for (int i = 0; i < cuda->gpu_count; i++)
-        FOR_RANKS(&cuda->gpus[i], rank) {
-            int own = least(cuda->options.draft_width, calls_columns(cuda, rank));
-            slices[count].tokens = rank->draft_tokens + (size_t)row * (size_t)own;
-            slices[count].values = rank->draft_values + (size_t)row * (size_t)own;
-            slices[count].left = own;
-            slices[count++].log_sum = own > 0 ? (double)rank->draft_sums[row] : -HUGE_VAL;
-            best = fmax(best, slices[count - 1].log_sum);
-        }
-    for (int i = 0; i < count; i++)
-        sum += exp(slices[i].log_sum - best);
-    best += log(sum);
-    for (int k = 0; k < width; k++) {
-        int from = 0;
-        double value = -HUGE_VAL;
-        for (int i = 0; i < count; i++) {
-            double own = slices[i].left > 0 ? (double)*slices[i].values + slices[i].log_sum : 0;
-            if (slices[i].left > 0 && (slices[from].left == 0 || own > value)) {
-                from = i;
-                value = own;
-            }
-        }
-        tokens[k] = *slices[from].tokens++;
-        log_probabilities[k] = (float)(value - best);
-        slices[from].values++;
-        slices[from].left--;
-    }
-}
-
-static void copy_draft(struct cuda *cuda, int first_row, struct tree_draft *draft)
-{
-    size_t width = (size_t)cuda->options.draft_width;
-    const struct rank *rank = cuda->gpus->ranks;
-    for (int slot = 0; slot < draft->slots; slot++) {
-        size_t from = (size_t)(first_row + slot) * width, to = (size_t)slot * (size_t)draft->width;
-        if (cuda->options.ranks > 1) {
-            merge_slices(cuda, first_row + slot, draft->width, draft->tokens + to, draft->log_probabilities + to);
-            continue;
-        }
-        memcpy(draft->tokens + to, rank->draft_tokens + from, (size_t)draft->width * sizeof(int));
-        memcpy(draft->log_probabilities + to, rank->draft_values + from, (size_t)draft->width * sizeof(float));
-    }
-}
-
 static void cuda_draft(struct backend *backend, const int *sessions, const int *anchors, int count,
                        struct tree_draft *drafts)
 {
@@ -282,8 +245,13 @@ static void cuda_draft(struct backend *backend, const int *sessions, const int *
         calls_queue(cuda, CALL_DRAFT);
     finish(cuda);
     for (int i = 0; i < count; i++) {
-        drafts[i].slots = block - 1;
-        copy_draft(cuda, i * block, &drafts[i]);
+        struct tree_draft *draft = &drafts[i];
+        draft->slots = block - 1;
+        for (int slot = 0; slot < draft->slots; slot++) {
+            size_t at = (size_t)slot * (size_t)draft->width;
+            likeliest_read_draft(cuda, i * block + slot, draft->width, draft->tokens + at,
+                                 draft->log_probabilities + at);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 /* The CUDA backend's own state, shared by cuda.c (operations), open.c (loading), memory.c (what it takes), batch.c
  * (what a call is about), layers.c (a stack of layers over a batch), recurrence.c (its recurrent layers), context.c
- * (what the drafter is handed) and graph.c (calls captured once).
+ * (what the drafter is handed), calls.c (from a batch to the choice of tokens), likeliest.c (what the host reads of
+ * rows) and graph.c (calls captured once).
  *
  * Tensor parallelism. Each rank holds a slice of the weights and caches; what all ranks know alike (the residual
  * stream, features, what a call is about) is once on each GPU. Either every rank has a GPU of its own, or all share
@@ -52,19 +53,20 @@ struct rank {
     struct product *head_product, *fuse_product;
 
     /* On the way; rows: most_rows. */
-    float *fused;           /* [rows, widest]: what a product answers */
-    void *queries;          /* [rows, heads * head_size] */
-    void *attended;         /* the same */
-    void *gated;            /* [rows, inner] */
-    float *partial;         /* attention's parts */
-    float *sums[3];         /* [rows, hidden_size]: what attention, the MLP and fc add; read by other GPUs */
-    float *logits;          /* [head_rows, vocabulary_size / ranks] */
-    void *choose_partial;   /* of head_rows rows */
-    struct leader *leaders; /* [rows]: the slice's best token; read by other GPUs */
-    void *top_partial;      /* of head_rows rows */
-    int *draft_tokens;      /* host, pinned [sessions * block_size, draft_width] */
-    float *draft_values;    /* the same */
-    float *draft_sums;      /* host, pinned [sessions * block_size]: log Σ exp of the slice */
+    float *fused;             /* [rows, widest]: what a product answers */
+    void *queries;            /* [rows, heads * head_size] */
+    void *attended;           /* the same */
+    void *gated;              /* [rows, inner] */
+    float *partial;           /* attention's parts */
+    float *sums[3];           /* [rows, hidden_size]: what attention, the MLP and fc add; read by other GPUs */
+    float *logits;            /* [head_rows, vocabulary_size / ranks] */
+    void *choose_partial;     /* of head_rows rows */
+    struct leader *leaders;   /* [rows]: the slice's best token; read by other GPUs */
+    void *top_partial;        /* of head_rows rows */
+    int *top_tokens;          /* host, pinned: the slice's likeliest of a draft's rows, or of those that are chosen for;
+                               * the longer of [sessions * block_size, draft_width] and [sessions * nodes, top_width] */
+    float *top_logits;        /* the same */
+    struct row_sum *top_sums; /* host, pinned: of those rows */
 };
 
 /* Small things of a call, gathered in pinned memory and sent by one copy to every GPU. Each kind of call has its own,
@@ -88,6 +90,14 @@ struct batch {
     uint64_t *visible;                          /* [rows, words] */
     int16_t *near;                              /* [rows, RECURRENT_NEAR], or NULL: struct recurrent_call's */
     struct choose_row *how;                     /* [rows] */
+};
+
+/* The rows [first, first + count) of a batch for which tokens are chosen, and by whom. */
+struct asked {
+    int first, count;
+    bool limited; /* by the host: top-k or top-p limits some session's vocabulary */
+    bool listed;  /* among the likeliest, as far as they settle it */
+    int head;     /* from which of the rows on logits stand on the GPUs; -1: of none */
 };
 
 /* The kept rows of all paths, each path padded to the most that a round keeps; rows behind it have slot -1. */
@@ -139,6 +149,7 @@ struct cuda {
     int most_rows, head_rows;                        /* of a batch; whose logits exist at a time */
     int block;                                       /* slots of the drafter's block that was captured */
     int path_rows;                                   /* the most rows that a round of the engine's keeps of a session */
+    int top_width;                                   /* tokens of a row that are listed for top-k and top-p; 0: none */
     size_t weight_bytes, cache_bytes, scratch_bytes; /* of all GPUs together */
     size_t state_bytes;                              /* of the sessions' recurrent states and windows, the same */
 
@@ -157,10 +168,11 @@ struct cuda {
     int *row_of;                         /* host [rows]: where the rows that were asked for stand in the batch */
     bool drafted;                        /* the last batch was a draft's */
     struct choice *choices;              /* host, pinned [rows] */
-    float *row_logits;                   /* host, pinned [vocabulary_size] */
-    struct sample_scratch scratch;       /* host */
-    struct watch *watch;                 /* NULL: nobody looks at what the GPUs do when */
-    bool commit_waits;                   /* a commit was queued and not waited for; between these: */
+    struct asked asked;
+    float *row_logits;             /* host, pinned [vocabulary_size] */
+    struct sample_scratch scratch; /* host */
+    struct watch *watch;           /* NULL: nobody looks at what the GPUs do when */
+    bool commit_waits;             /* a commit was queued and not waited for; between these: */
     cudaEvent_t marks[2];
 
     /* `auto` runs ahead: the GPU feeds its choice back and the host reads it from a ring one step behind. */
@@ -304,16 +316,35 @@ void calls_queue(struct cuda *cuda, enum call call);
 /* Queues the segments' rows through the target: a prompt's piece, or what no graph has the shape of. */
 void calls_run_target(struct cuda *cuda, const struct segment *segments, int count);
 
-/* The choices of the batch's rows [first, first + count) into choices[0, count): queued; or, where top-k or top-p limit
- * some session's vocabulary, made on the host. */
-void calls_choose(struct cuda *cuda, const struct segment *segments, int segment_count, int first, int count);
+/* Makes the segments a batch of the target's, whose rows stand as they were asked for. */
+void calls_make_target(struct cuda *cuda, enum call call, const struct segment *segments, int count);
+
+/* Whether top-k or top-p limits what some session's tokens are chosen from. */
 bool calls_are_limited(const struct cuda *cuda, const struct segment *segments, int count);
+
+/* Says which rows of the batch of these segments are to be chosen for; queues what comes before the answers, unless a
+ * graph has it; and once that was waited for, the choice of row first + index. */
+void calls_ask(struct cuda *cuda, const struct segment *segments, int segment_count, int first, int count);
+void calls_choose(struct cuda *cuda);
+struct choice calls_answer(struct cuda *cuda, int index);
 
 /* Columns of a rank's slice of the vocabulary that may be chosen. */
 int calls_columns(const struct cuda *cuda, const struct rank *rank);
 
 /* Queues the copy of row `at` of the logits, all slices, to out[vocabulary_size] on the host. */
 void calls_read_logits(struct cuda *cuda, int at, float *out);
+
+/* --- likeliest.c ------------------------------------------------------------------------------------------------ */
+
+/* Queues the lists of the likeliest tokens of the batch's rows [first, first + count), each slice's to the host: of a
+ * draft, draft_width of each, otherwise top_width. Once that was waited for: */
+void likeliest_list(struct cuda *cuda, bool drafter, int first, int count);
+
+/* The `width` likeliest tokens of the row-th listed of a draft, and their log-probabilities. */
+void likeliest_read_draft(const struct cuda *cuda, int row, int width, int *tokens, float *log_probabilities);
+
+/* sample_choose() of the row-th listed; false where the list does not settle it. */
+bool likeliest_choose(struct cuda *cuda, int row, const struct sampling *sampling, int position, struct choice *choice);
 
 /* --- ahead.c ---------------------------------------------------------------------------------------------------- */
 

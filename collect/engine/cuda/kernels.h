@@ -246,13 +246,27 @@ void kernels_skinny(const struct skinny_call *call, cudaStream_t stream);
 /* Copies from the host's pinned memory, or to it; both ends 16-byte aligned, bytes rounded up to 16. */
 void kernels_copy(void *to, const void *from, size_t bytes, cudaStream_t stream);
 
-/* The `width` largest of the first `count` columns of each row of logits[rows, stride], best first, ties to the lowest
- * id, and their log-probabilities over the whole row; tokens and log_probabilities: [rows, width], beyond `count` -1
- * and minus infinity. log_sums: [rows], the logarithms of the rows' sums of exp(logit). partial:
- * [kernels_top_partials(rows, width)] bytes. */
+/* The `width` largest of the first `count` columns of each row, best first, ties to the lowest id, with their logits;
+ * beyond `count` token -1 and minus infinity. And what the first `summed` columns weigh at the row's temperature: sum
+ * times exp(largest / T) is Σ exp(logit / T), but for TOP_SUM_ERROR of itself. The bound holds for up to 2^20 columns:
+ * a thread adds 128 of them in float32 then, and the weighted mean of (largest - logit) / T, by which a rounded
+ * quotient counts, is below the logarithm of their number. */
 #define TOP_WIDTH_MAXIMUM 1024
-void kernels_top(const float *logits, int rows, int stride, int count, int first_token, int width, void *partial,
-                 int *tokens, float *log_probabilities, float *log_sums, cudaStream_t stream);
+#define TOP_SUM_ERROR 2e-5
+struct row_sum {
+    float largest, sum;
+};
+struct top_call {
+    int rows, stride, count, first_token, width;
+    int summed;                   /* count at least */
+    const float *logits;          /* [rows, stride], whose columns are the tokens from first_token on */
+    const struct choose_row *how; /* [rows]: temperatures, 1 in the place of 0; NULL: 1 */
+    void *partial;                /* [kernels_top_partials(rows, width)] bytes */
+    int *tokens;                  /* [rows, width] */
+    float *values;                /* [rows, width]: logits */
+    struct row_sum *sums;         /* [rows] */
+};
+void kernels_top(const struct top_call *call, cudaStream_t stream);
 size_t kernels_top_partials(int rows, int width);
 
 #ifdef __cplusplus

@@ -94,7 +94,10 @@ static int list_rank(struct cuda *cuda, struct rank *rank, struct buffer *buffer
     size_t rows = (size_t)cuda->most_rows, head = (size_t)cuda->head_rows, size = element_size(cuda->type);
     size_t slice = (size_t)(target->vocabulary_size / cuda->options.ranks);
     size_t slots = drafter ? (size_t)(cuda->options.sessions * drafter->block_size) : 0;
-    size_t tops = slots * (size_t)cuda->options.draft_width;
+    size_t nodes = (size_t)(cuda->options.sessions * cuda->options.nodes);
+    int draft_width = drafter ? cuda->options.draft_width : 0, top_width = most(draft_width, cuda->top_width);
+    size_t drafted = slots * (size_t)draft_width, limited = nodes * (size_t)cuda->top_width;
+    size_t tops = drafted > limited ? drafted : limited;
     size_t sums = rows * (size_t)target->hidden_size;
     size_t own = partials(cuda, &rank->target), other = partials(cuda, &rank->drafter);
     const struct buffer list[] = {
@@ -109,10 +112,10 @@ static int list_rank(struct cuda *cuda, struct rank *rank, struct buffer *buffer
         {(void **)&rank->logits, head * slice, sizeof(float)},
         {&rank->choose_partial, kernels_choose_partials(cuda->head_rows), 1},
         {(void **)&rank->leaders, rows, sizeof *rank->leaders},
-        {&rank->top_partial, drafter ? kernels_top_partials(cuda->head_rows, cuda->options.draft_width) : 0, 1},
-        {(void **)&rank->draft_tokens, tops, sizeof(int), BUFFER_PINNED},
-        {(void **)&rank->draft_values, tops, sizeof(float), BUFFER_PINNED},
-        {(void **)&rank->draft_sums, slots, sizeof(float), BUFFER_PINNED},
+        {&rank->top_partial, top_width ? kernels_top_partials(cuda->head_rows, top_width) : 0, 1},
+        {(void **)&rank->top_tokens, tops, sizeof *rank->top_tokens, BUFFER_PINNED},
+        {(void **)&rank->top_logits, tops, sizeof *rank->top_logits, BUFFER_PINNED},
+        {(void **)&rank->top_sums, slots > nodes ? slots : nodes, sizeof *rank->top_sums, BUFFER_PINNED},
     };
     memcpy(buffers + count, list, sizeof list);
     return count + (int)(sizeof list / sizeof *list);
@@ -178,6 +181,7 @@ static void set_sizes(struct cuda *cuda)
     bool recurrent = target->recurrent_count > 0;
     cuda->block = block;
     cuda->path_rows = least(block, options->nodes);
+    cuda->top_width = least(options->candidates, TOP_WIDTH_MAXIMUM);
     cuda->most_rows = most(sessions * most(options->nodes, block), prompt);
     cuda->most_rows = most(cuda->most_rows, PRODUCT_ROWS_STEP); /* products round up */
     cuda->most_rows = (cuda->most_rows + PRODUCT_ROWS_STEP - 1) / PRODUCT_ROWS_STEP * PRODUCT_ROWS_STEP;
