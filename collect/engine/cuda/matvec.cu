@@ -7,24 +7,33 @@
 #define GATHERED 64 /* rows whose sums stand in shared memory at a time */
 #define BLOCKS_EACH 2
 
-static __device__ __forceinline__ uint4 load_weights(const uint4 *from)
+/* Where `wanted`; otherwise *to is left as it is, without a branch. */
+static __device__ __forceinline__ void load_weights(uint4 *to, const char *from, bool wanted)
 {
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(from));
-    return v;
+    asm volatile("{\n.reg .pred wanted;\nsetp.ne.s32 wanted, %5, 0;\n"
+                 "@wanted ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];\n}"
+                 : "+r"(to->x), "+r"(to->y), "+r"(to->z), "+r"(to->w)
+                 : "l"(from), "r"((int)wanted));
 }
 
-static __device__ __forceinline__ float dot(uint4 weights, const float *x, float sum)
+/* What 8 bfloat16 stand for: a float's upper half each. */
+static __device__ __forceinline__ void unpack_eight(float (&to)[8], uint4 from)
 {
-    const __nv_bfloat162 *pairs = (const __nv_bfloat162 *)&weights;
+    unsigned pairs[] = {from.x, from.y, from.z, from.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        float2 w = __bfloat1622float2(pairs[i]);
-        sum = fmaf(w.x, x[2 * i], sum);
-        sum = fmaf(w.y, x[2 * i + 1], sum);
+        to[2 * i] = __uint_as_float(pairs[i] << 16);
+        to[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000);
     }
+}
+
+static __device__ __forceinline__ float dot(uint4 weights, const float (&x)[8], float sum)
+{
+    float w[8];
+    unpack_eight(w, weights);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        sum = fmaf(w[i], x[i], sum);
     return sum;
 }
 
@@ -50,115 +59,123 @@ template <int ROWS> static __device__ __forceinline__ float warp_sums(float (&su
     return sum;
 }
 
-#define NORM_EARLY(chunks) ((chunks) <= 3) /* so far registers hold the norm beside the first weights */
-
-/* The norm's weights of the thread's columns, which are there before the row is. */
-template <int THREADS, int CHUNKS>
-static __device__ __forceinline__ void load_norm(const struct matvec_call &call, float (&norm)[CHUNKS][8])
+/* The sum over the block, for every thread, once a kernel. In block_sum()'s order, up to 8 warps. */
+template <int WARPS> static __device__ __forceinline__ float sum_of_block(float x)
 {
+    static_assert(WARPS % 4 == 0, "four warps' sums are read at a time");
+    __shared__ float4 parts[WARPS / 4];
+    x = warp_sum(x);
+    if (threadIdx.x % WARP == 0)
+        ((float *)parts)[threadIdx.x / WARP] = x;
+    __syncthreads();
+    float4 sum = parts[0];
 #pragma unroll
-    for (int c = 0; c < CHUNKS; c++) {
-        int column = (c * THREADS + (int)threadIdx.x) * 8;
-        float4 low = {}, high = {};
-        if (column < call.inputs) {
-            low = *(const float4 *)(call.norm + column);
-            high = *(const float4 *)(call.norm + column + 4);
-        }
-        norm[c][0] = low.x, norm[c][1] = low.y, norm[c][2] = low.z, norm[c][3] = low.w;
-        norm[c][4] = high.x, norm[c][5] = high.y, norm[c][6] = high.z, norm[c][7] = high.w;
-    }
+    for (int i = 1; i < WARPS / 4; i++)
+        sum = make_float4(sum.x + parts[i].x, sum.y + parts[i].y, sum.z + parts[i].z, sum.w + parts[i].w);
+    return (sum.x + sum.z) + (sum.y + sum.w);
 }
+
+static __device__ __forceinline__ void load_eight(float (&to)[8], const float *from)
+{
+    float4 low = __ldcg((const float4 *)from), high = __ldcg((const float4 *)from + 1);
+    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+}
+
+#define NORM_EARLY(chunks) ((chunks) <= 3) /* so far registers hold the norm beside the first weights */
 
 /* The thread's columns of the row: 8 of each chunk. */
 template <int THREADS, int CHUNKS, bool NORM>
-static __device__ __forceinline__ void load_row(const struct matvec_call &call, const float (&norm)[CHUNKS][8],
+static __device__ __forceinline__ void load_row(const struct matvec_call &call, float (&norm)[CHUNKS][8],
                                                 float (&x)[CHUNKS][8])
 {
-    __shared__ float parts[WARP];
-    float squares = 0;
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         int column = (c * THREADS + (int)threadIdx.x) * 8;
-        if (column >= call.inputs) {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                x[c][i] = 0;
-        } else if (NORM) {
-            float4 low = __ldcg((const float4 *)(call.x + column)),
-                   high = __ldcg((const float4 *)(call.x + column + 4));
-            x[c][0] = low.x, x[c][1] = low.y, x[c][2] = low.z, x[c][3] = low.w;
-            x[c][4] = high.x, x[c][5] = high.y, x[c][6] = high.z, x[c][7] = high.w;
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                squares = fmaf(x[c][i], x[c][i], squares);
-        } else {
-            uint4 v = __ldcg((const uint4 *)((const __nv_bfloat16 *)call.input + column));
-            const __nv_bfloat162 *pairs = (const __nv_bfloat162 *)&v;
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                float2 pair = __bfloat1622float2(pairs[i]);
-                x[c][2 * i] = pair.x;
-                x[c][2 * i + 1] = pair.y;
-            }
-        }
+        if (column < call.inputs && NORM)
+            load_eight(x[c], call.x + column);
+        else if (column < call.inputs)
+            unpack_eight(x[c], __ldcg((const uint4 *)((const __nv_bfloat16 *)call.input + column)));
     }
     if (!NORM)
         return;
-    float scale = 1.0f / sqrtf(block_sum(squares, parts) / (float)call.inputs + call.epsilon);
+    float squares = 0;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            squares = fmaf(x[c][i], x[c][i], squares);
+    float scale = 1.0f / sqrtf(sum_of_block<THREADS / WARP>(squares) / (float)call.inputs + call.epsilon);
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         int column = (c * THREADS + (int)threadIdx.x) * 8;
+        if (!NORM_EARLY(CHUNKS) && column < call.inputs)
+            load_eight(norm[c], call.norm + column);
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float weight = NORM_EARLY(CHUNKS) ? norm[c][i] : column < call.inputs ? call.norm[column + i] : 0;
-            x[c][i] = rounded<__nv_bfloat16>(x[c][i] * scale * weight);
+        for (int i = 0; i < 8; i += 2) {
+            float low = x[c][i] * scale * norm[c][i], high = x[c][i + 1] * scale * norm[c][i + 1];
+            float2 pair = __bfloat1622float2(__floats2bfloat162_rn(low, high));
+            x[c][i] = pair.x;
+            x[c][i + 1] = pair.y;
         }
     }
 }
 
-/* ROWS rows at a time; where they are gated, half of them are gate rows and the others their up rows. */
-template <int THREADS, int CHUNKS, int ROWS, bool NORM, bool GATE>
-static __global__ void __launch_bounds__(THREADS, CHUNKS == 1 ? 3 : 512 / THREADS) matvec(const struct matvec_call call)
-{
-    constexpr int WARPS = THREADS / WARP, STEP = GATE ? (ROWS + 1) / 2 : ROWS;
-    __shared__ float sums[WARPS][GATHERED];
-    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    int outputs = GATE ? call.outputs / 2 : call.outputs;
-    int first = (int)((long long)outputs * blockIdx.x / gridDim.x);
-    int last = (int)((long long)outputs * (blockIdx.x + 1) / gridDim.x);
-    size_t pitch = (size_t)call.inputs / 8;
-    const uint4 *weights = (const uint4 *)call.weights + threadIdx.x;
-    uint4 held[ROWS][CHUNKS];
+/* Outputs of each block, which lie behind one another; each of the first `longer` blocks has one more. */
+struct shares {
+    int each, longer;
+};
 
-    auto fetch = [&](int start) {
+/* ROWS rows at a time; where they are gated, half of them are gate rows and the others their up rows. What is done once
+ * is not unrolled: its instructions have to be fetched as well. */
+template <int THREADS, int CHUNKS, int ROWS, bool NORM, bool GATE>
+static __global__ void __launch_bounds__(THREADS, CHUNKS == 1 ? 3 : 512 / THREADS)
+    matvec(const struct matvec_call call, const struct shares shares)
+{
+    constexpr int WARPS = THREADS / WARP, STEP = GATE ? (ROWS + 1) / 2 : ROWS, AT_ONCE = GATE ? GATHERED / 2 : GATHERED;
+    static_assert(AT_ONCE <= THREADS && AT_ONCE % STEP == 0, "a thread ends an output, and steps end with the sums");
+    __shared__ float sums[2][WARPS][GATHERED];
+    int thread = (int)threadIdx.x, lane = thread % WARP, warp = thread / WARP, block = (int)blockIdx.x;
+    int first = block * shares.each + min(block, shares.longer);
+    int last = first + shares.each + (block < shares.longer);
+    unsigned pitch = 2 * (unsigned)call.inputs;
+    const char *next = (const char *)call.weights + (unsigned long long)pitch * (unsigned)first + 16 * thread;
+    unsigned long long up = (unsigned long long)pitch * ((unsigned)call.outputs / 2);
+    uint4 held[ROWS][CHUNKS] = {};
+    float x[CHUNKS][8] = {}, norm[CHUNKS][8] = {}, before = 0;
+
+    /* The next so many rows, as far as they are held. */
+    auto fetch = [&](int rows) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            int output = start + (GATE ? r % STEP : r);
-            const uint4 *row = weights + (size_t)(GATE && r >= STEP ? output + outputs : output) * pitch;
+            const char *row = next + (unsigned long long)pitch * (unsigned)(r % STEP) + (GATE && r >= STEP ? up : 0);
 #pragma unroll
             for (int c = 0; c < CHUNKS; c++)
-                if (output < last && (c * THREADS + (int)threadIdx.x) * 8 < call.inputs)
-                    held[r][c] = load_weights(row + c * THREADS);
+                load_weights(&held[r][c], row + 16 * c * THREADS,
+                             r % STEP < rows && (c * THREADS + thread) * 8 < call.inputs);
         }
+        next += (unsigned long long)pitch * STEP;
     };
+    fetch(last - first);
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++)
-            held[r][c] = make_uint4(0, 0, 0, 0);
-    fetch(first);
-    float x[CHUNKS][8], norm[CHUNKS][8] = {}, before = 0;
-    if (NORM && NORM_EARLY(CHUNKS))
-        load_norm<THREADS, CHUNKS>(call, norm);
-    if (!GATE && call.add && first + (int)threadIdx.x < last)
-        before = call.y[first + (int)threadIdx.x]; /* which the kernel before this one does not write */
+    for (int c = 0; c < CHUNKS; c++) {
+        int column = (c * THREADS + thread) * 8;
+        if (NORM && NORM_EARLY(CHUNKS) && column < call.inputs)
+            load_eight(norm[c], call.norm + column);
+    }
+    if (!GATE && call.add && first + thread < last)
+        before = call.y[first + thread]; /* which the kernel before this one does not write */
+    if (first == last) /* a branch, across which ptxas does not put the loads behind the wait, as it does without one */
+        return;
     wait_for_previous();
     let_next_start();
     load_row<THREADS, CHUNKS, NORM>(call, norm, x);
 
-    constexpr int AT_ONCE = GATE ? GATHERED / 2 : GATHERED;
-    for (int from = first; from < last; from += AT_ONCE) {
+    int side = 0;
+#pragma unroll 1
+    for (int from = first; from < last; from += AT_ONCE, side ^= 1) {
         int to = min(from + AT_ONCE, last);
+#pragma unroll 1
         for (int start = from; start < to; start += STEP) {
             float own[ROWS];
             int mine;
@@ -169,40 +186,41 @@ static __global__ void __launch_bounds__(THREADS, CHUNKS == 1 ? 3 : 512 / THREAD
                 for (int c = 0; c < CHUNKS; c++)
                     own[r] = dot(held[r][c], x[c], own[r]);
             }
-            fetch(start + STEP);
+            fetch(last - start - STEP);
             float sum = warp_sums<ROWS>(own, &mine);
             if (lane % (WARP / ROWS) == 0)
-                sums[warp][(start - from) * (GATE ? 2 : 1) + mine] = sum;
+                sums[side][warp][(start - from) * (GATE ? 2 : 1) + mine] = sum;
         }
-        __syncthreads();
-        for (int i = (int)threadIdx.x; i < to - from; i += THREADS) {
-            int at = GATE ? i / STEP * ROWS + i % STEP : i;
-            float sum = 0, up = 0;
+        __syncthreads(); /* one is enough: until the next, the other side is written */
+        if (thread < to - from) {
+            int at = GATE ? thread / STEP * ROWS + thread % STEP : thread, output = from + thread;
+            float sum = 0, other = 0;
 #pragma unroll
             for (int w = 0; w < WARPS; w++) {
-                sum += sums[w][at];
+                sum += sums[side][w][at];
                 if (GATE)
-                    up += sums[w][at + STEP];
+                    other += sums[side][w][at + STEP];
             }
             if (GATE)
-                store((__nv_bfloat16 *)call.gated + from + i, sum / (1.0f + expf(-sum)) * up);
+                store((__nv_bfloat16 *)call.gated + output, sum / (1.0f + expf(-sum)) * other);
             else
-                call.y[from + i] = call.add ? (from == first ? before : call.y[from + i]) + sum : sum;
+                call.y[output] = call.add ? (from == first ? before : call.y[output]) + sum : sum;
         }
-        __syncthreads();
     }
 }
 
 template <int THREADS, int CHUNKS, int ROWS>
 static void launch_matvec(const struct matvec_call *call, cudaStream_t stream)
 {
-    dim3 grid((unsigned)(BLOCKS_EACH * device_multiprocessors()));
+    int blocks = BLOCKS_EACH * device_multiprocessors(), outputs = call->gated ? call->outputs / 2 : call->outputs;
+    struct shares shares = {outputs / blocks, outputs % blocks};
+    dim3 grid((unsigned)blocks);
     if (call->gated)
-        launch(matvec < THREADS, CHUNKS, ROWS < 2 ? 2 : ROWS, true, true >, grid, THREADS, 0, stream, *call);
+        launch(matvec < THREADS, CHUNKS, ROWS < 2 ? 2 : ROWS, true, true >, grid, THREADS, 0, stream, *call, shares);
     else if (call->x)
-        launch(matvec<THREADS, CHUNKS, ROWS, true, false>, grid, THREADS, 0, stream, *call);
+        launch(matvec<THREADS, CHUNKS, ROWS, true, false>, grid, THREADS, 0, stream, *call, shares);
     else
-        launch(matvec<THREADS, CHUNKS, ROWS, false, false>, grid, THREADS, 0, stream, *call);
+        launch(matvec<THREADS, CHUNKS, ROWS, false, false>, grid, THREADS, 0, stream, *call, shares);
 }
 
 void kernels_matvec(const struct matvec_call *call, cudaStream_t stream)
