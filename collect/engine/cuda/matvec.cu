@@ -86,8 +86,8 @@ static __device__ __forceinline__ void load_eight(float (&to)[8], const float *f
 
 /* The thread's columns of the row: 8 of each chunk. */
 template <int THREADS, int CHUNKS, bool NORM>
-static __device__ __forceinline__ void load_row(const struct matvec_call &call, float (&norm)[CHUNKS][8],
-                                                float (&x)[CHUNKS][8])
+static __device__ __forceinline__ void load_row(const struct matvec_call &call, float per_input,
+                                                float (&norm)[CHUNKS][8], float (&x)[CHUNKS][8])
 {
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
@@ -105,7 +105,7 @@ static __device__ __forceinline__ void load_row(const struct matvec_call &call, 
 #pragma unroll
         for (int i = 0; i < 8; i++)
             squares = fmaf(x[c][i], x[c][i], squares);
-    float scale = 1.0f / sqrtf(sum_of_block<THREADS / WARP>(squares) / (float)call.inputs + call.epsilon);
+    float scale = rsqrtf(fmaf(sum_of_block<THREADS / WARP>(squares), per_input, call.epsilon));
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         int column = (c * THREADS + (int)threadIdx.x) * 8;
@@ -124,6 +124,7 @@ static __device__ __forceinline__ void load_row(const struct matvec_call &call, 
 /* Outputs of each block, which lie behind one another; each of the first `longer` blocks has one more. */
 struct shares {
     int each, longer;
+    float per_input; /* 1 / inputs */
 };
 
 /* ROWS rows at a time; where they are gated, half of them are gate rows and the others their up rows. What is done once
@@ -169,7 +170,7 @@ static __global__ void __launch_bounds__(THREADS, CHUNKS == 1 ? 3 : 512 / THREAD
         return;
     wait_for_previous();
     let_next_start();
-    load_row<THREADS, CHUNKS, NORM>(call, norm, x);
+    load_row<THREADS, CHUNKS, NORM>(call, shares.per_input, norm, x);
 
     int side = 0;
 #pragma unroll 1
@@ -202,7 +203,7 @@ static __global__ void __launch_bounds__(THREADS, CHUNKS == 1 ? 3 : 512 / THREAD
                     other += sums[side][w][at + STEP];
             }
             if (GATE)
-                store((__nv_bfloat16 *)call.gated + output, sum / (1.0f + expf(-sum)) * other);
+                store((__nv_bfloat16 *)call.gated + output, __fdividef(sum, 1.0f + expf(-sum)) * other);
             else
                 call.y[output] = call.add ? (from == first ? before : call.y[output]) + sum : sum;
         }
@@ -213,7 +214,7 @@ template <int THREADS, int CHUNKS, int ROWS>
 static void launch_matvec(const struct matvec_call *call, cudaStream_t stream)
 {
     int blocks = BLOCKS_EACH * device_multiprocessors(), outputs = call->gated ? call->outputs / 2 : call->outputs;
-    struct shares shares = {outputs / blocks, outputs % blocks};
+    struct shares shares = {outputs / blocks, outputs % blocks, 1.0f / (float)call->inputs};
     dim3 grid((unsigned)blocks);
     if (call->gated)
         launch(matvec < THREADS, CHUNKS, ROWS < 2 ? 2 : ROWS, true, true >, grid, THREADS, 0, stream, *call, shares);
