@@ -1,11 +1,13 @@
 /* One row times a matrix in bfloat16, bound by the reading of the weights. A thread owns columns, so that the row stays
  * in registers and each row of the matrix is one coalesced 16-byte load a thread and chunk; the next rows are on their
  * way while these are summed, and the first are asked for before the kernel waits for the one before it. Rows are
- * spread evenly over two blocks a multiprocessor. */
+ * spread evenly over THREADS_EACH threads a multiprocessor. Of short rows there are blocks for no more threads than
+ * have columns, and two products fit a multiprocessor at a time, so that all of the next one's first weights are on
+ * their way while this one ends. */
 #include "collect/engine/cuda/element.cuh"
 
-#define GATHERED 64 /* rows whose sums stand in shared memory at a time */
-#define BLOCKS_EACH 2
+#define GATHERED 64      /* rows whose sums stand in shared memory at a time */
+#define THREADS_EACH 512 /* of a product on a multiprocessor */
 
 /* Where `wanted`; otherwise *to is left as it is, without a branch. */
 static __device__ __forceinline__ void load_weights(uint4 *to, const char *from, bool wanted)
@@ -130,7 +132,7 @@ struct shares {
 /* ROWS rows at a time; where they are gated, half of them are gate rows and the others their up rows. What is done once
  * is not unrolled: its instructions have to be fetched as well. */
 template <int THREADS, int CHUNKS, int ROWS, bool NORM, bool GATE>
-static __global__ void __launch_bounds__(THREADS, CHUNKS == 1 ? 3 : 512 / THREADS)
+static __global__ void __launch_bounds__(THREADS, (CHUNKS == 1 ? 2 : 1) * THREADS_EACH / THREADS)
     matvec(const struct matvec_call call, const struct shares shares)
 {
     constexpr int WARPS = THREADS / WARP, STEP = GATE ? (ROWS + 1) / 2 : ROWS, AT_ONCE = GATE ? GATHERED / 2 : GATHERED;
@@ -213,7 +215,8 @@ static __global__ void __launch_bounds__(THREADS, CHUNKS == 1 ? 3 : 512 / THREAD
 template <int THREADS, int CHUNKS, int ROWS>
 static void launch_matvec(const struct matvec_call *call, cudaStream_t stream)
 {
-    int blocks = BLOCKS_EACH * device_multiprocessors(), outputs = call->gated ? call->outputs / 2 : call->outputs;
+    int blocks = THREADS_EACH / THREADS * device_multiprocessors(),
+        outputs = call->gated ? call->outputs / 2 : call->outputs;
     struct shares shares = {outputs / blocks, outputs % blocks, 1.0f / (float)call->inputs};
     dim3 grid((unsigned)blocks);
     if (call->gated)
@@ -227,7 +230,9 @@ static void launch_matvec(const struct matvec_call *call, cudaStream_t stream)
 void kernels_matvec(const struct matvec_call *call, cudaStream_t stream)
 {
     int chunks = (call->inputs + 2047) / 2048;
-    if (chunks <= 1)
+    if (call->inputs <= 1024)
+        launch_matvec<128, 1, 8>(call, stream);
+    else if (chunks <= 1)
         launch_matvec<256, 1, 8>(call, stream);
     else if (chunks <= 2)
         launch_matvec<256, 2, 8>(call, stream);
