@@ -323,32 +323,122 @@ static void few_rows_by_tensor_cores(void **state)
     }
 }
 
+/* A row that the kernel norms. Where a value lies so near the middle of two in bfloat16 that it may round to either,
+ * `doubt` is how far these are apart. */
+struct normed {
+    float *x, *norm; /* on the GPU */
+    float *row, *doubt;
+};
+
+static struct normed make_normed(int inputs, double epsilon)
+{
+    size_t count = (size_t)inputs;
+    struct normed made = {make_floats(count, -1, 0.02f), make_floats(count, 0.5f, 0.01f), xcalloc(count, sizeof(float)),
+                          xcalloc(count, sizeof(float))};
+    double squares = 0;
+    fetch(made.row, made.x, count * sizeof(float));
+    fetch(made.doubt, made.norm, count * sizeof(float));
+    for (int i = 0; i < inputs; i++)
+        squares += (double)made.row[i] * (double)made.row[i];
+    for (int i = 0; i < inputs; i++) {
+        double value = (double)made.row[i] * (double)made.doubt[i] / sqrt(squares / inputs + epsilon);
+        float below = bfloat16_to_float(bfloat16_from_float((float)(value * (1 - 4e-6))));
+        float above = bfloat16_to_float(bfloat16_from_float((float)(value * (1 + 4e-6))));
+        made.row[i] = bfloat16_to_float(bfloat16_from_float((float)value));
+        made.doubt[i] = fabsf(above - below);
+    }
+    return made;
+}
+
+static void free_normed(struct normed *made)
+{
+    CUDA_CHECK(cudaFree(made->x));
+    CUDA_CHECK(cudaFree(made->norm));
+    free(made->row);
+    free(made->doubt);
+}
+
+/* What an output may be off by: the sum's own rounding, of terms that are `scale` times those of TOLERANCE, and what is
+ * in doubt. */
+static double bar_of(const struct normed *normed, const float *w, int inputs, double scale)
+{
+    double bar = TOLERANCE * scale;
+    for (int i = 0; i < inputs; i++)
+        bar += (double)normed->doubt[i] * fabs((double)w[i]);
+    return bar;
+}
+
+static void check_normed(struct matvec_call call, const struct matrix *weights, double spread)
+{
+    int inputs = call.inputs, inner = call.outputs / 2;
+    call.epsilon = 1e-6f;
+    struct normed normed = make_normed(inputs, (double)call.epsilon);
+    float *found = xcalloc((size_t)call.outputs, sizeof *found);
+    uint16_t *gated = device_allocate((size_t)inner * sizeof *gated), *out = xcalloc((size_t)inner, sizeof *out);
+    double *sums = xcalloc((size_t)call.outputs, sizeof *sums), *bars = xcalloc((size_t)call.outputs, sizeof *bars);
+    call.x = normed.x;
+    call.norm = normed.norm;
+    call.input = NULL;
+    kernels_matvec(&call, stream);
+    fetch(found, call.y, (size_t)call.outputs * sizeof *found);
+    call.gated = gated;
+    kernels_matvec(&call, stream);
+    fetch(out, gated, (size_t)inner * sizeof *out);
+    for (int i = 0; i < call.outputs; i++) {
+        const float *w = weights->host + (size_t)i * (size_t)inputs;
+        sums[i] = sum_of(normed.row, w, inputs);
+        bars[i] = bar_of(&normed, w, inputs, 2 / spread);
+        if (!(fabs((double)found[i] - sums[i]) < bars[i]))
+            fail_msg("%d inputs normed, output %d of %d: %g for %g", inputs, i, call.outputs, (double)found[i],
+                     sums[i]);
+    }
+    for (int i = 0; i < inner; i++) {
+        double gate = silu(sums[i]), up = sums[inner + i], got = (double)bfloat16_to_float(out[i]);
+        double bar = 0.005 * fabs(gate * up) + 1.1 * fabs(up) * bars[i] + (fabs(gate) + 0.1) * bars[inner + i];
+        if (!(fabs(got - gate * up) < bar))
+            fail_msg("%d inputs gated, output %d of %d: %g for %g", inputs, i, inner, got, gate * up);
+    }
+    CUDA_CHECK(cudaFree(gated));
+    free_normed(&normed);
+    free(found);
+    free(out);
+    free(sums);
+    free(bars);
+}
+
+/* Rows of each kernel's length, a little shorter and longer ones; outputs for less than a step of a block, for a few,
+ * and for more than the sums that a block keeps at a time. */
 static void one_row_by_threads(void **state)
 {
     (void)state;
-    static const int inputs[] = {8, 64, 320, 2048, 2056, 4096, 6144, 8192, 12288, 16384, 17408, 25600};
+    static const struct {
+        int inputs, outputs;
+    } sizes[] = {{8, 46},       {64, 1002},   {320, 46},     {1024, 36002}, {1024, 3072},  {1032, 1002}, {2048, 1024},
+                 {2048, 18002}, {2056, 1002}, {3072, 1024},  {3072, 9502},  {4096, 9502},  {4104, 46},   {5120, 9502},
+                 {6144, 46},    {8192, 1002}, {12288, 2002}, {16384, 46},   {17408, 1002}, {25600, 1002}};
     if (!usable)
         skip();
-    for (size_t s = 0; s < sizeof inputs / sizeof *inputs; s++) {
-        int outputs = s % 2 ? 1002 : 46;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        int inputs = sizes[s].inputs, outputs = sizes[s].outputs;
         size_t count = (size_t)outputs;
-        float spread = 1.7f / sqrtf(sqrtf((float)inputs[s])), *y = device_allocate(count * sizeof *y);
+        float spread = 1.7f / sqrtf(sqrtf((float)inputs)), *y = device_allocate(count * sizeof *y);
         float *found = xcalloc(count, sizeof *found);
-        struct matrix x = make_matrix((size_t)inputs[s], 3, spread);
-        struct matrix weights = make_matrix(count * (size_t)inputs[s], 4, spread);
+        struct matrix x = make_matrix((size_t)inputs, 3, spread);
+        struct matrix weights = make_matrix(count * (size_t)inputs, 4, spread);
         struct matvec_call call = {
-            .inputs = inputs[s], .outputs = outputs, .weights = weights.gpu, .input = x.gpu, .y = y};
+            .inputs = inputs, .outputs = outputs, .weights = weights.gpu, .input = x.gpu, .y = y};
         for (int times = 1; times <= 2; times++) { /* once in place of y, then added to it */
             kernels_matvec(&call, stream);
-            CUDA_CHECK(cudaStreamSynchronize(stream));
-            CUDA_CHECK(cudaMemcpy(found, y, count * sizeof *found, cudaMemcpyDeviceToHost));
+            fetch(found, y, count * sizeof *found);
             for (int i = 0; i < outputs; i++) {
-                double expected = times * sum_of(x.host, weights.host + (size_t)i * (size_t)inputs[s], inputs[s]);
+                double expected = times * sum_of(x.host, weights.host + (size_t)i * (size_t)inputs, inputs);
                 if (!(fabs((double)found[i] - expected) < TOLERANCE))
-                    fail_msg("%d inputs, output %d: %g for %g", inputs[s], i, (double)found[i], expected);
+                    fail_msg("%d inputs, output %d of %d: %g for %g", inputs, i, outputs, (double)found[i], expected);
             }
             call.add = true;
         }
+        call.add = false;
+        check_normed(call, &weights, (double)spread);
         free_matrix(&x);
         free_matrix(&weights);
         CUDA_CHECK(cudaFree(y));
