@@ -533,6 +533,13 @@ static void queue(void *context, int index, cudaStream_t stream)
         timed->queue_kept(&timed->kept, stream);
 }
 
+static void queue_layer(const struct recurrent_call *call, cudaStream_t stream)
+{
+    kernels_recurrent_mix(call, stream);
+    kernels_recurrent_answer(call, stream);
+    kernels_recurrent_gate(call, stream);
+}
+
 static void time_rows(int rows, bool advances, int depth)
 {
     const struct recurrent_sizes sizes = {16, 48, 128, 128, 4};
@@ -588,8 +595,10 @@ static void time_rows(int rows, bool advances, int depth)
     double answer = gpu_time(queue, &timed, 192);
     timed.queue = kernels_recurrent_gate;
     double gate = gpu_time(queue, &timed, 192);
-    print_message("%d rows%s: mix %.2f, answer %.2f, gate %.2f us a layer\n", rows, advances ? " of a run" : "", mix,
-                  answer, gate);
+    timed.queue = queue_layer;
+    double all = gpu_time(queue, &timed, 192);
+    print_message("%d rows%s: mix %.2f, answer %.2f, gate %.2f, as they run %.2f us a layer\n", rows,
+                  advances ? " of a run" : "", mix, answer, gate, all);
     if (advances)
         return;
     timed.queue = NULL;

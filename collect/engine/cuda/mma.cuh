@@ -21,6 +21,12 @@ static __device__ __forceinline__ void copy_start(uint32_t to, const void *from,
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 
+/* The same of 4 bytes. */
+static __device__ __forceinline__ void copy_word_start(uint32_t to, const void *from, bool there)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0) : "memory");
+}
+
 /* Ends a group of copies. */
 static __device__ __forceinline__ void copies_commit(void)
 {

@@ -30,21 +30,93 @@ static __device__ __forceinline__ void keep_gates(const struct recurrent_call &c
     }
 }
 
-/* Grid: [row of the segment, units by WARPS, segment]; a warp has a head of a row, or the row's gates. */
-template <typename T, int KERNEL>
+/* VECTOR elements that lie behind each other, in one access. */
+template <int VECTOR> static __device__ __forceinline__ void load_vector(const float *from, float (&to)[VECTOR])
+{
+    if constexpr (VECTOR == 4)
+        *(float4 *)to = *(const float4 *)from;
+    else
+        to[0] = *from;
+}
+
+template <int VECTOR> static __device__ __forceinline__ void load_vector(const __nv_bfloat16 *from, float (&to)[VECTOR])
+{
+    if constexpr (VECTOR == 4) {
+        uint2 quad = *(const uint2 *)from;
+        float2 low = __bfloat1622float2(*(const __nv_bfloat162 *)&quad.x);
+        float2 high = __bfloat1622float2(*(const __nv_bfloat162 *)&quad.y);
+        *(float4 *)to = make_float4(low.x, low.y, high.x, high.y);
+    } else {
+        to[0] = load(*from);
+    }
+}
+
+template <int VECTOR> static __device__ __forceinline__ void store_vector(float *to, const float (&from)[VECTOR])
+{
+    if constexpr (VECTOR == 4)
+        *(float4 *)to = *(const float4 *)from;
+    else
+        *to = from[0];
+}
+
+template <int VECTOR>
+static __device__ __forceinline__ void store_vector(__nv_bfloat16 *to, const float (&from)[VECTOR])
+{
+    if constexpr (VECTOR == 4) {
+        __nv_bfloat162 low = __floats2bfloat162_rn(from[0], from[1]), high = __floats2bfloat162_rn(from[2], from[3]);
+        *(uint2 *)to = make_uint2(*(unsigned *)&low, *(unsigned *)&high);
+    } else {
+        store(to, from[0]);
+    }
+}
+
+static __device__ __forceinline__ float part_of(float4 quad, int i)
+{
+    return i == 0 ? quad.x : i == 1 ? quad.y : i == 2 ? quad.z : quad.w;
+}
+
+/* A channel's weight of what it was t rows before. */
+static __device__ __forceinline__ float weight_of(const struct recurrent_layer &layer, int channel, int t)
+{
+    return layer.convolution[(channel + 1) * layer.sizes.kernel_size - 1 - t];
+}
+
+/* What the convolution reads of a row's VECTOR channels: `ancestor` is its place in the segment, or, below 0, so many
+ * rows before the window's end. */
+template <typename T, int VECTOR>
+static __device__ __forceinline__ void load_inputs(const struct recurrent_call &call,
+                                                   const struct attention_segment &segment, int ancestor, int channel,
+                                                   float (&inputs)[VECTOR])
+{
+    const struct recurrent_layer &layer = call.layer;
+    if (ancestor < 0) {
+        int row = segment.session * (layer.sizes.kernel_size - 1) + layer.sizes.kernel_size - 1 + ancestor;
+        load_vector((const T *)layer.windows + (size_t)row * (size_t)channels_of(layer.sizes) + (size_t)channel,
+                    inputs);
+        return;
+    }
+    load_vector(call.fused + (size_t)(segment.first + ancestor) * (size_t)in_width_of(layer.sizes) + (size_t)channel,
+                inputs);
+#pragma unroll
+    for (int j = 0; j < VECTOR; j++)
+        inputs[j] = rounded<T>(inputs[j]);
+}
+
+/* Grid: [row of the segment, units by WARPS, segment]; a warp has a head of a row, or the row's gates. A lane has
+ * VECTOR elements at a time, whose weights are asked for while the kernel before ends. */
+template <typename T, int KERNEL, int VECTOR>
 static __global__ void __launch_bounds__(WARPS *WARP) mix(const struct recurrent_call call)
 {
+    constexpr int TAPS = KERNEL ? KERNEL : KERNEL_MAXIMUM, PARTS = LANE_ELEMENTS / VECTOR;
     const struct recurrent_sizes &sizes = call.layer.sizes;
     const struct attention_segment segment = call.segments[blockIdx.z];
-    int place = (int)blockIdx.x, unit = (int)blockIdx.y * WARPS + (int)threadIdx.x / WARP,
-        lane = (int)threadIdx.x % WARP;
+    int place = (int)blockIdx.x, unit = (int)blockIdx.y * WARPS + (int)threadIdx.x / WARP;
     int heads = 2 * sizes.key_heads + sizes.value_heads, row = segment.first + place, channels = channels_of(sizes);
-    int kernel = KERNEL ? KERNEL : sizes.kernel_size, ancestors[KERNEL_MAXIMUM], missing = 0;
-
-    /* Where the row's convolution reads: places in the segment, or, below 0, so many rows before the window's end. */
+    int kernel = KERNEL ? KERNEL : sizes.kernel_size, ancestors[TAPS], missing = 0;
+    int first = (int)threadIdx.x % WARP * VECTOR;
     ancestors[0] = place;
 #pragma unroll
-    for (int t = 1; t < KERNEL_MAXIMUM; t++) {
+    for (int t = 1; t < TAPS; t++) {
         int ancestor = -1;
         if (t < kernel && place < segment.count)
             ancestor = call.near ? call.near[(size_t)row * RECURRENT_NEAR + (size_t)(t - 1)] : place - t;
@@ -52,6 +124,14 @@ static __global__ void __launch_bounds__(WARPS *WARP) mix(const struct recurrent
             ancestor = -++missing;
         ancestors[t] = ancestor;
     }
+    const struct head_unit head = find_head(sizes, min(unit, heads - 1));
+    float4 weights[PARTS][VECTOR]; /* where there are four */
+#pragma unroll
+    for (int i = 0; i < PARTS * VECTOR && KERNEL == 4; i++)
+        if (first + i / VECTOR * VECTOR * WARP < head.size)
+            weights[i / VECTOR][i % VECTOR] =
+                *(const float4 *)(call.layer.convolution +
+                                  (head.first + first + i / VECTOR * VECTOR * WARP + i % VECTOR) * 4);
     wait_for_previous();
     let_next_start();
     if (place >= segment.count || unit > heads)
@@ -61,62 +141,91 @@ static __global__ void __launch_bounds__(WARPS *WARP) mix(const struct recurrent
         return;
     }
 
-    const struct head_unit head = find_head(sizes, unit);
-    float values[LANE_ELEMENTS];
+    float values[LANE_ELEMENTS] = {};
 #pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++) {
-        int element = lane + i * WARP, channel = head.first + element;
-        values[i] = 0;
-        if (element >= head.size)
-            continue;
-        float own = 0;
-        values[i] = convolve<KERNEL>(call.layer, channel, [&](int t) {
-            int ancestor = place;
+    for (int p = 0; p < PARTS; p++) {
+        int channel = head.first + first + p * VECTOR * WARP;
+        float sums[VECTOR] = {}, inputs[TAPS][VECTOR];
+        if (channel >= head.first + head.size)
+            break;
 #pragma unroll
-            for (int k = 0; k < KERNEL_MAXIMUM; k++)
-                ancestor = k == t ? ancestors[k] : ancestor;
-            float input = ancestor < 0 ? window_at<T>(call.layer, segment.session, kernel - 1 + ancestor, channel)
-                                       : rounded<T>(fused_column(call, segment.first + ancestor, channel));
-            own = t == 0 ? input : own;
-            return input;
-        });
+        for (int t = 0; t < TAPS; t++)
+            if (t < kernel)
+                load_inputs<T>(call, segment, ancestors[t], channel, inputs[t]);
+#pragma unroll
+        for (int i = 0; i < TAPS * VECTOR; i++) {
+            int t = i / VECTOR, j = i % VECTOR;
+            if (t < kernel)
+                sums[j] = __fmaf_rn(KERNEL == 4 ? part_of(weights[p][j], 3 - t) : weight_of(call.layer, channel + j, t),
+                                    inputs[t][j], sums[j]);
+        }
         if (row >= call.first_kept)
-            store((T *)call.layer.inputs + (size_t)(row - call.first_kept) * (size_t)channels + (size_t)channel, own);
+            store_vector((T *)call.layer.inputs + (size_t)(row - call.first_kept) * (size_t)channels + (size_t)channel,
+                         inputs[0]);
+#pragma unroll
+        for (int j = 0; j < VECTOR; j++)
+            values[p * VECTOR + j] = silu(sums[j]);
     }
     float scale = 1;
     if (head.has_length)
         scale = length_scale(values, head.is_query ? query_length(sizes) : 1.0f);
     float *mixed = call.mixed + (size_t)row * (size_t)channels + (size_t)head.first;
 #pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++)
-        if (lane + i * WARP < head.size)
-            mixed[lane + i * WARP] = head.has_length ? __fmul_rn(values[i], scale) : values[i];
+    for (int p = 0; p < PARTS; p++) {
+        float outputs[VECTOR];
+#pragma unroll
+        for (int j = 0; j < VECTOR; j++)
+            outputs[j] = __fmul_rn(values[p * VECTOR + j], scale);
+        if (first + p * VECTOR * WARP < head.size)
+            store_vector(mixed + first + p * VECTOR * WARP, outputs);
+    }
 }
 
-void kernels_recurrent_mix(const struct recurrent_call *call, cudaStream_t stream)
+template <typename T, int VECTOR> static void launch_mix(const struct recurrent_call *call, cudaStream_t stream)
 {
     const struct recurrent_sizes *sizes = &call->layer.sizes;
     int units = 2 * sizes->key_heads + sizes->value_heads + 1;
     dim3 grid((unsigned)call->longest, (unsigned)((units + WARPS - 1) / WARPS), (unsigned)call->segment_count);
     if (sizes->kernel_size == 4)
-        OF_TYPE(call->layer.type, (launch(mix<T, 4>, grid, WARPS * WARP, 0, stream, *call)));
+        launch(mix<T, 4, VECTOR>, grid, WARPS * WARP, 0, stream, *call);
     else
-        OF_TYPE(call->layer.type, (launch(mix<T, 0>, grid, WARPS * WARP, 0, stream, *call)));
+        launch(mix<T, 0, VECTOR>, grid, WARPS * WARP, 0, stream, *call);
 }
 
-/* Grid: [row, value heads by WARPS]; a warp has a head of a row: norm(o) * silu(z). */
+void kernels_recurrent_mix(const struct recurrent_call *call, cudaStream_t stream)
+{
+    const struct recurrent_sizes *sizes = &call->layer.sizes;
+    if (sizes->key_size % 4 == 0 && sizes->value_size % 4 == 0 && recurrent_in_width(sizes) % 4 == 0)
+        OF_TYPE(call->layer.type, (launch_mix<T, 4>(call, stream)));
+    else
+        OF_TYPE(call->layer.type, (launch_mix<T, 1>(call, stream)));
+}
+
+/* Grid: [row, value heads by WARPS]; a warp has a head of a row: norm(o) * silu(z). The kernel before makes o alone. */
 template <typename T> static __global__ void __launch_bounds__(WARPS *WARP) gate(const struct recurrent_call call)
 {
     const struct recurrent_sizes &sizes = call.layer.sizes;
     int row = (int)blockIdx.x, head = (int)blockIdx.y * WARPS + (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     int size = sizes.value_size, channels = channels_of(sizes), width = sizes.value_heads * size;
+    bool there = head < sizes.value_heads;
+    float values[LANE_ELEMENTS], gates[LANE_ELEMENTS], factors[LANE_ELEMENTS], sum = 0;
+#pragma unroll
+    for (int i = 0; i < LANE_ELEMENTS; i++) {
+        int element = lane + i * WARP;
+        bool has = there && element < size;
+        factors[i] = has ? call.layer.norm[element] : 0;
+        gates[i] = has ? fused_column(call, row, channels + head * size + element) : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < LANE_ELEMENTS; i++)
+        if (lane + i * WARP < size)
+            factors[i] *= silu(gates[i]);
     wait_for_previous();
     let_next_start();
-    if (head >= sizes.value_heads)
+    if (!there)
         return;
     const float *output = call.mixed + (size_t)row * (size_t)channels + (size_t)(channels - width + head * size);
     T *out = (T *)call.out + (size_t)row * (size_t)width + (size_t)(head * size);
-    float values[LANE_ELEMENTS], sum = 0;
 #pragma unroll
     for (int i = 0; i < LANE_ELEMENTS; i++) {
         values[i] = lane + i * WARP < size ? output[lane + i * WARP] : 0;
@@ -124,12 +233,9 @@ template <typename T> static __global__ void __launch_bounds__(WARPS *WARP) gate
     }
     float scale = 1.0f / sqrtf(warp_sum(sum) / (float)size + call.layer.epsilon);
 #pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++) {
-        int element = lane + i * WARP;
-        if (element < size)
-            store(&out[element], values[i] * scale * call.layer.norm[element] *
-                                     silu(fused_column(call, row, channels + head * size + element)));
-    }
+    for (int i = 0; i < LANE_ELEMENTS; i++)
+        if (lane + i * WARP < size)
+            store(&out[lane + i * WARP], values[i] * scale * factors[i]);
 }
 
 void kernels_recurrent_gate(const struct recurrent_call *call, cudaStream_t stream)

@@ -106,6 +106,7 @@ static __global__ void __launch_bounds__(STEP_THREADS, ROWS > 32 ? 1 : 2) commit
 {
     __shared__ float key[TOGETHER][PADDED], value[TOGETHER][RECURRENT_SIZE_MAXIMUM], sums[2][STEP_THREADS];
     __shared__ float2 gates[TOGETHER];
+    __shared__ int places[TOGETHER + KERNEL_MAXIMUM]; /* the rows of these, and of those before them */
     const struct recurrent_sizes &sizes = kept.layer.sizes;
     const struct state_share share = share_state(sizes, ROWS);
     size_t index = blockIdx.z, channels = (size_t)channels_of(sizes), heads = (size_t)sizes.value_heads;
@@ -120,29 +121,35 @@ static __global__ void __launch_bounds__(STEP_THREADS, ROWS > 32 ? 1 : 2) commit
 #pragma unroll 1
     for (int i = thread; i < TOGETHER * PADDED; i += STEP_THREADS)
         (&key[0][0])[i] = 0;
-    wait_for_previous();
-    let_next_start();
-
     const struct compact_path path = kept.paths[blockIdx.y];
     const int *rows = kept.path_rows + path.first;
     float *session_state = state_of(layer, path.session, head), state[ROWS];
-    read_state(state, share, keys, session_state);
+    for (int i = thread * 32; i < keys * size; i += STEP_THREADS * 32) /* the kernel before does not touch it */
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(session_state + i));
+    wait_for_previous();
+    let_next_start();
+
     for (int first = 0; first < path.length; first += TOGETHER) {
-        int count = min(path.length - first, TOGETHER);
+        int count = min(path.length - first, TOGETHER), taps = sizes.kernel_size - 1;
         __syncthreads(); /* what is here was used */
-#pragma unroll 1         /* registers are the state's */
+        if (thread < count + taps)
+            places[thread] = first + thread < taps ? -1 : rows[first + thread - taps];
+        __syncthreads();
+#pragma unroll 2
         for (int i = thread; i < count * (keys + size); i += STEP_THREADS) {
             int at = i / (keys + size), element = i % (keys + size), channel = channel_of(sizes, head, keys + element);
             float mixed = convolve<KERNEL>(layer, channel, [&](int t) {
                 int before = first + at - t;
                 if (before < 0)
                     return window_at<T>(layer, path.session, sizes.kernel_size - 1 + before, channel);
-                return load(((const T *)layer.inputs)[(size_t)rows[before] * channels + (size_t)channel]);
+                return load(((const T *)layer.inputs)[(size_t)places[at + taps - t] * channels + (size_t)channel]);
             });
             *(element < keys ? &key[at][element] : &value[at][element - keys]) = mixed;
         }
+        if (first == 0)
+            read_state(state, share, keys, session_state);
         if (thread < count) {
-            size_t gate = (size_t)rows[first + thread] * heads + (size_t)head;
+            size_t gate = (size_t)places[taps + thread] * heads + (size_t)head;
             gates[thread] = make_float2(layer.decays[gate], layer.betas[gate]);
         }
         __syncthreads();
@@ -152,7 +159,8 @@ static __global__ void __launch_bounds__(STEP_THREADS, ROWS > 32 ? 1 : 2) commit
         for (int at = 0; at < count; at++)
             advance_state(state, share, key[at], value[at][share.column], gates[at], sums[at % 2]);
     }
-    write_state(state, share, keys, session_state);
+    if (path.length > 0)
+        write_state(state, share, keys, session_state);
 }
 
 /* --- windows ---------------------------------------------------------------------------------------------------- */
