@@ -45,6 +45,11 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, unsigned 
                  : "memory");
 }
 
+static __device__ __forceinline__ void prefetch_map(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 static __device__ __forceinline__ void copy_tile(void *to, const CUtensorMap *map, int column, int row,
                                                  uint64_t *barrier, uint64_t hint)
 {

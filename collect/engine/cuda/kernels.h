@@ -231,8 +231,10 @@ struct skinny_call {
     int rows, inputs, outputs, stride; /* stride: of x */
     int warpgroups, splits;            /* splits > 1: as far as all tiles' shares have a multiprocessor each */
     bool half;                         /* a ring of half the shared memory: the next product may start before the end */
-    const void *x, *weights;           /* 16-byte aligned */
-    const float *squares;              /* [rows, square_count], or NULL: x is normed */
+    bool even;               /* all multiprocessors share out the inputs of a last turn's tiles; splits is 1 */
+    const void *x, *weights; /* 16-byte aligned */
+    void *scratch;           /* kernels_skinny_scratch() bytes, zeroed before their first use */
+    const float *squares;    /* [rows, square_count], or NULL: x is normed */
     int square_count;
     float epsilon;
     float *y;
@@ -241,6 +243,9 @@ struct skinny_call {
     struct heads_call heads; /* heads 0: not this */
 };
 bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride);
+size_t kernels_skinny_scratch(void);
+/* Whether there is something to share out evenly. */
+bool kernels_skinny_evens(int rows, int inputs, int outputs, int warpgroups);
 void kernels_skinny(const struct skinny_call *call, cudaStream_t stream);
 
 /* Copies from the host's pinned memory, or to it; both ends 16-byte aligned, bytes rounded up to 16. */

@@ -243,7 +243,7 @@ static int check_memory(struct cuda *cuda, const struct buffer *buffers, int cou
     for (int i = 0; i < count; i++)
         plan.kinds[buffers[i].kind] += buffers[i].count * buffers[i].size;
     CUDA_CHECK(cudaMemGetInfo(&plan.available, &total));
-    plan.work = plan.kinds[BUFFER_WORK] + PRODUCT_WORKSPACE;
+    plan.work = plan.kinds[BUFFER_WORK] + PRODUCT_WORKSPACE + kernels_skinny_scratch();
     cuda->cache_bytes += plan.kinds[BUFFER_CACHE];
     cuda->state_bytes += plan.kinds[BUFFER_STATE];
     cuda->scratch_bytes += plan.work + plan.kinds[BUFFER_NODES];

@@ -10,7 +10,7 @@
 
 #define SHAPES_MAXIMUM 96
 #define CANDIDATES_MAXIMUM 16
-#define WAYS_MAXIMUM (2 * SKINNY_WARPGROUPS * SKINNY_SPLITS) /* of the own kernels */
+#define WAYS_MAXIMUM (SKINNY_WARPGROUPS * (2 * SKINNY_SPLITS + 1)) /* of the own kernels */
 #define TIMED_PRODUCTS 24                                    /* in one timing, */
 #define LARGE_PRODUCTS 4                                     /* but so many of more than LARGE_ROWS */
 #define LARGE_ROWS 256
@@ -22,7 +22,7 @@ struct product_library {
     cudaStream_t stream;
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t operation;
-    void *workspace;
+    void *workspace, *scratch; /* cuBLASLt's; the own kernels', or NULL */
     json_t *algorithms;
     cudaEvent_t start, end;
 };
@@ -31,7 +31,7 @@ struct product_library {
 struct way {
     cublasLtMatmulAlgo_t algorithm;
     int warpgroups, splits;
-    bool half;
+    bool half, even;
 };
 
 /* One number of rows. */
@@ -70,6 +70,7 @@ struct product_library *product_library_open(enum element type, cudaStream_t str
     library->stream = stream;
     library->algorithms = algorithms;
     library->workspace = device_allocate(PRODUCT_WORKSPACE);
+    library->scratch = device_allocate(kernels_skinny_scratch());
     CUDA_CHECK(cudaEventCreate(&library->start));
     CUDA_CHECK(cudaEventCreate(&library->end));
     LT_CHECK(cublasLtCreate(&library->handle));
@@ -88,6 +89,7 @@ void product_library_close(struct product_library *library)
     CUDA_CHECK(cudaEventDestroy(library->start));
     CUDA_CHECK(cudaEventDestroy(library->end));
     CUDA_CHECK(cudaFree(library->workspace));
+    CUDA_CHECK(cudaFree(library->scratch));
     free(library);
 }
 
@@ -148,6 +150,8 @@ static void multiply_skinny(const struct product *product, const struct way *way
     call.warpgroups = way->warpgroups;
     call.splits = way->splits;
     call.half = way->half;
+    call.even = way->even;
+    call.scratch = product->library->scratch;
     call.x = x;
     call.weights = weights;
     kernels_skinny(&call, product->library->stream);
@@ -319,7 +323,8 @@ static bool is_balanced(int units)
 }
 
 /* The own kernels' ways: tiles of 64, 128 and 192 outputs, or of a head; the inputs in 1 to 8 shares, while each has a
- * multiprocessor; rings of two sizes. Where all are out of balance, those that use most multiprocessors. */
+ * multiprocessor; rings of two sizes; or all shared out evenly. Where all are out of balance, those that use most
+ * multiprocessors. */
 static int list_ways(const struct product *product, const struct shape *shape, struct way *ways)
 {
     int count = 0, blocks = device_multiprocessors(), chunks = product->inputs / SKINNY_DEPTH;
@@ -335,6 +340,8 @@ static int list_ways(const struct product *product, const struct shape *shape, s
                 if ((splits == 1 || tiles * splits <= blocks) && (!balanced || is_balanced(tiles * splits)))
                     for (int half = 0; half <= 1; half++)
                         ways[count++] = (struct way){.warpgroups = warpgroups, .splits = splits, .half = half};
+            if (balanced && kernels_skinny_evens(shape->rows, product->inputs, product->outputs, warpgroups))
+                ways[count++] = (struct way){.warpgroups = warpgroups, .splits = 1, .even = true};
         }
     return count;
 }
@@ -384,6 +391,7 @@ static json_t *describe(const struct way *way, double us)
     json_set(chosen, "warpgroups", json_integer(way->warpgroups));
     json_set(chosen, "splits", json_integer(way->splits));
     json_set(chosen, "half", json_boolean(way->half));
+    json_set(chosen, "even", json_boolean(way->even));
     return chosen;
 }
 
@@ -412,7 +420,8 @@ static bool read_way(const struct product *product, struct shape *shape, const j
     for (int i = 0; i < count; i++)
         if (json_integer_value(json_object_get(chosen, "warpgroups")) == listed[i].warpgroups &&
             json_integer_value(json_object_get(chosen, "splits")) == listed[i].splits &&
-            json_is_true(json_object_get(chosen, "half")) == listed[i].half) {
+            json_is_true(json_object_get(chosen, "half")) == listed[i].half &&
+            json_is_true(json_object_get(chosen, "even")) == listed[i].even) {
             shape->way = listed[i];
             return true;
         }

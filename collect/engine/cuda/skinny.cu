@@ -4,63 +4,18 @@
  * wgmma.m64nNk16 with both operands in shared memory, which a ring of tiles 64 inputs deep is filled into by the bulk
  * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. Blocks
  * take tiles of outputs in turn; or, where there are few tiles, the blocks of a cluster take a share of the inputs each
- * and add each other's sums, in the order of the shares, from each other's shared memory. The first tiles of weights
- * are asked for before the kernel waits for the one before it.
+ * and add each other's sums, in the order of the shares, from each other's shared memory; or all blocks share out the
+ * inputs of the last turn's tiles evenly, and the last block to be done with a tile adds the sums, in order, through
+ * memory. The first tiles of weights are asked for as soon as a block runs, before the kernel waits for the one before
+ * it.
  *
  * A warp ends a row of the tile at a time, and makes of it what the next kernel reads: see struct skinny_call. */
 #include "collect/engine/cuda/heads.cuh"
-#include "collect/engine/cuda/hopper.cuh"
+#include "collect/engine/cuda/skinny_shares.cuh"
 
 #define DEPTH SKINNY_DEPTH          /* inputs of a tile: 128 bytes, as wide as the swizzle */
-#define GROUP 128                   /* threads of a warpgroup */
 #define TILE_BYTES (64 * DEPTH * 2) /* of 64 outputs */
 #define SHARED_MAXIMUM (227 * 1024)
-
-/* --- shares of the inputs ------------------------------------------------------------------------------------------
- */
-
-struct work {
-    struct skinny_call call;
-    int tiles, chunks; /* chunks: tiles of inputs in all */
-    int stages;
-};
-
-#define BATCH 4 /* rows that a warp ends together */
-
-/* Results of rows first, first + step, ... in place of the block's own: the sums of what all blocks of the cluster have
- * of them. Only the block that ends a row reads it from the others. */
-template <int GROUPS>
-static __device__ __forceinline__ void add_shares(float *results, int pitch, int first, int step, int rows, int blocks)
-{
-    float2 sums[BATCH][GROUPS] = {};
-    uint32_t address = shared_address(results + first * pitch + (int)threadIdx.x % WARP * 2);
-#pragma unroll 1
-    for (int block = 0; block < blocks; block++) {
-        uint32_t there;
-        float2 more[BATCH][GROUPS] = {};
-        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
-#pragma unroll
-        for (int k = 0; k < BATCH; k++)
-#pragma unroll
-            for (int g = 0; g < GROUPS; g++)
-                if (first + k * step < rows)
-                    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
-                                 : "=f"(more[k][g].x), "=f"(more[k][g].y)
-                                 : "r"(there + (uint32_t)((k * step * pitch + g * 64) * (int)sizeof(float)))
-                                 : "memory");
-#pragma unroll
-        for (int i = 0; i < BATCH * GROUPS; i++) {
-            sums[i / GROUPS][i % GROUPS].x += more[i / GROUPS][i % GROUPS].x;
-            sums[i / GROUPS][i % GROUPS].y += more[i / GROUPS][i % GROUPS].y;
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < BATCH * GROUPS; i++)
-        if (first + i / GROUPS * step < rows)
-            *(float2 *)(results + (first + i / GROUPS * step) * pitch + i % GROUPS * 64 + (int)threadIdx.x % WARP * 2) =
-                sums[i / GROUPS][i % GROUPS];
-    __syncwarp();
-}
 
 #define SCALE_LANES 4 /* add up a row's squares */
 
@@ -196,12 +151,6 @@ static __device__ __forceinline__ void end_added(const struct skinny_call &call,
 
 /* --- the kernel -------------------------------------------------------------------------------------------------- */
 
-/* All blocks of the cluster, and what they wrote to their shared memory before. */
-static __device__ __forceinline__ void meet_cluster(void)
-{
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-
 /* GROUPS: warpgroups that multiply. */
 template <int N, int GROUPS>
 static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
@@ -216,27 +165,13 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
     __shared__ uint64_t full[16], empty[16];
     __shared__ float scales[N];
     const struct skinny_call &call = work.call;
-    int stages = work.stages, splits = call.splits, split = (int)blockIdx.x % splits;
-    int first_tile = (int)blockIdx.x / splits, tile_step = (int)gridDim.x / splits;
-    int first = (int)((long long)work.chunks * split / splits),
-        last = (int)((long long)work.chunks * (split + 1) / splits);
+    int stages = work.stages, splits = call.splits, split;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(split));
     char *ring = (char *)(((uintptr_t)memory + 1023) / 1024 * 1024);
     float *results = (float *)(ring + stages * STAGE); /* [N, PITCH] */
 
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < stages; i++) {
-            barrier_init(&full[i], 1);
-            barrier_init(&empty[i], WARPS);
-        }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    __syncthreads();
-
     if (threadIdx.x >= GROUP * GROUPS) { /* fills */
-        if (threadIdx.x % WARP != 0) {
-            wait_for_previous();
-            return;
-        }
+        bool fills = threadIdx.x % WARP == 0;
         auto copy_weights = [&](int tile, int chunk, int stage) {
             char *to = ring + stage * STAGE;
             barrier_expect(&full[stage], STAGE);
@@ -251,53 +186,80 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         auto copy_rows = [&](int chunk, int stage) {
             copy_tile(ring + stage * STAGE + GROUPS * TILE_BYTES, &x, chunk * DEPTH, 0, &full[stage], EVICT_LAST);
         };
-        int stage = 0, filled = 0, early = first_tile < work.tiles ? min(last - first, stages) : 0;
-        for (int i = 0; i < early; i++)
-            copy_weights(first_tile, first + i, i);
+        struct piece piece = piece_of(work, 0);
+        int stage = 0, early = min(piece.last - piece.first, stages), left = early;
+        unsigned wrapped = 0; /* whether the ring was, by parity */
+        if (fills) {
+            prefetch_map(&weights);
+            prefetch_map(&x);
+#pragma unroll 1
+            for (int i = 0; i < stages; i++) {
+                barrier_init(&full[i], 1);
+                barrier_init(&empty[i], WARPS);
+            }
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#pragma unroll 1
+            for (int i = 0; i < early; i++)
+                copy_weights(piece.tile, piece.first + i, i);
+        }
+        __syncthreads();
         wait_for_previous();
+        if (!fills)
+            return;
         let_next_start();
-        for (int i = 0; i < early; i++)
-            copy_rows(first + i, i);
-        for (int tile = first_tile; tile < work.tiles; tile += tile_step)
-            for (int chunk = first; chunk < last; chunk++, filled++) {
-                if (filled >= early) {
-                    if (filled >= stages)
-                        barrier_wait(&empty[stage], (unsigned)(filled / stages - 1) & 1);
-                    copy_weights(tile, chunk, stage);
-                    copy_rows(chunk, stage);
+#pragma unroll 1
+        for (int turn = 0; piece.tile >= 0; piece = piece_of(work, ++turn))
+#pragma unroll 1
+            for (int chunk = piece.first; chunk < piece.last; chunk++) {
+                if (--left < 0) { /* its weights were not asked for */
+                    if (left < -(stages - early))
+                        barrier_wait(&empty[stage], wrapped ^ 1);
+                    copy_weights(piece.tile, chunk, stage);
                 }
-                stage = stage + 1 == stages ? 0 : stage + 1;
+                copy_rows(chunk, stage);
+                if (++stage == stages) {
+                    stage = 0;
+                    wrapped ^= 1;
+                }
             }
         return;
     }
 
     int group = (int)threadIdx.x / GROUP, thread = (int)threadIdx.x % GROUP, lane = thread % WARP;
     int first_row = (int)threadIdx.x / WARP * splits + split, row_step = WARPS * splits; /* that the warp ends */
+    __syncthreads();
     wait_for_previous(); /* what it writes may still be read */
     if (call.squares)
         make_scales<WARPS>(call, split, scales);
-    int stage = 0, used = 0;
-    for (int tile = first_tile; tile < work.tiles; tile += tile_step) {
-        int before = -1;
+    struct piece piece = piece_of(work, 0);
+    int stage = 0;
+    unsigned wrapped = 0;
+#pragma unroll 1
+    for (int turn = 0; piece.tile >= 0; piece = piece_of(work, ++turn)) {
+        int tile = piece.tile, before = -1;
         float d[N / 2];
         struct readied<GROUPS> ready;
         if (ENDS)
             ready_row(call, tile, first_row, ready);
-        for (int chunk = first; chunk < last; chunk++, used++) {
+#pragma unroll 1
+        for (int chunk = piece.first; chunk < piece.last; chunk++) {
             const char *from = ring + stage * STAGE;
-            barrier_wait(&full[stage], (unsigned)(used / stages) & 1);
+            barrier_wait(&full[stage], wrapped);
             uint64_t a = describe_tile(from + group * TILE_BYTES), b = describe_tile(from + GROUPS * TILE_BYTES);
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
             for (int k = 0; k < DEPTH / 16; k++)
-                multiply(d, a + (uint64_t)(2 * k), b + (uint64_t)(2 * k), chunk == first && k == 0);
+                multiply(d, a + (uint64_t)(2 * k), b + (uint64_t)(2 * k), chunk == piece.first && k == 0);
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
             /* The products before these are done, and their tiles may be filled anew. */
             asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
             if (before >= 0 && lane == 0)
                 barrier_arrive(&empty[before]);
             before = stage;
-            stage = stage + 1 == stages ? 0 : stage + 1;
+            if (++stage == stages) {
+                stage = 0;
+                wrapped ^= 1;
+            }
         }
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
@@ -308,7 +270,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
 
         /* d[4 j + 2 h + c]: output 16 warp + lane / 4 + 8 h of the group's, row 8 j + 2 (lane % 4) + c. */
         int output = group * 64 + thread / WARP * 16 + lane / 4, row = lane % 4 * 2;
-        if (tile != first_tile) /* the other warps may still read what stands there */
+        if (turn > 0) /* the other warps may still read what stands there */
             asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
 #pragma unroll
         for (int i = 0; i < N / 2; i++)
@@ -317,9 +279,18 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
             meet_cluster();
         else
             asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
+        struct sharers sharers = {};
+        if (piece.late >= 0) {
+            sharers = sharers_of(work, tile - work.turns * (int)gridDim.x);
+            if (!leave_late<GROUPS>(work, piece, sharers, results, PITCH))
+                continue;
+        }
+#pragma unroll 1
         for (int start = first_row; start < call.rows; start += BATCH * row_step) {
             if (splits > 1)
                 add_shares<GROUPS>(results, PITCH, start, row_step, call.rows, splits);
+            else if (piece.late >= 0)
+                add_late<GROUPS>(call, sharers, results, PITCH, start, row_step);
             for (int k = 0, at = start; k < BATCH && at < call.rows; k++, at += row_step) {
                 const float *sums = results + at * PITCH;
                 float scale = call.squares ? scales[at] : 1;
@@ -375,12 +346,20 @@ template <int N, int GROUPS> static void launch_skinny(struct work &work, cudaSt
     constexpr int STAGE = GROUPS * TILE_BYTES + N * DEPTH * 2, RESULTS = N * (64 * GROUPS + 4) * (int)sizeof(float);
     static_assert(2 * STAGE + RESULTS + 2048 <= SHARED_MAXIMUM, "two stages");
     const struct skinny_call &call = work.call;
-    int blocks = device_multiprocessors();
+    int blocks = device_multiprocessors(), chunks = call.inputs / DEPTH;
     work.tiles = (call.outputs + 64 * GROUPS - 1) / (64 * GROUPS);
-    work.chunks = call.inputs / DEPTH;
-    int units = work.tiles * call.splits;
+    int units = work.tiles * call.splits, clusters = (units < blocks ? units : blocks) / call.splits;
     if (call.splits > 1 && units > blocks)
         die("%d shares of %d tiles of outputs for %d multiprocessors", call.splits, work.tiles, blocks);
+    if (call.even && !kernels_skinny_evens(call.rows, call.inputs, call.outputs, GROUPS))
+        die("%d rows of %d inputs and %d outputs are not shared out evenly", call.rows, call.inputs, call.outputs);
+    if (call.even)
+        clusters = blocks;
+    work.chunks = chunks;
+    work.turns = call.even ? work.tiles / clusters : (work.tiles + clusters - 1) / clusters;
+    work.left = call.even ? work.tiles % clusters : 0;
+    for (int i = 0; i <= call.splits; i++)
+        work.starts[i] = (short)(chunks * i / call.splits);
     int stages = (SHARED_MAXIMUM / (call.half ? 2 : 1) - RESULTS - 2048) / STAGE;
     work.stages = stages < 2 ? 2 : stages < 16 ? stages : 16;
     size_t shared = 1024 + (size_t)work.stages * STAGE + RESULTS;
@@ -388,7 +367,7 @@ template <int N, int GROUPS> static void launch_skinny(struct work &work, cudaSt
         map_matrix(call.weights, call.outputs, call.inputs, call.inputs, 64 * GROUPS / (call.gated ? 2 : 1));
     CUtensorMap x = map_matrix(call.x, call.rows, call.inputs, call.stride, N);
     CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch_clusters(skinny<N, GROUPS>, (unsigned)call.splits, dim3((unsigned)(units < blocks ? units : blocks)),
+    launch_clusters(skinny<N, GROUPS>, (unsigned)call.splits, dim3((unsigned)(clusters * call.splits)),
                     GROUP * GROUPS + WARP, shared, stream, work, weights, x);
 }
 
@@ -400,6 +379,20 @@ template <int N> static void launch_rows(struct work &work, cudaStream_t stream)
         launch_skinny<N, 2>(work, stream);
     else
         launch_skinny<N, 3>(work, stream);
+}
+
+bool kernels_skinny_evens(int rows, int inputs, int outputs, int warpgroups)
+{
+    int blocks = device_multiprocessors(), left = (outputs + 64 * warpgroups - 1) / (64 * warpgroups) % blocks;
+    return rows <= SKINNY_ENDS_ROWS && left * (inputs / DEPTH) >= blocks;
+}
+
+size_t kernels_skinny_scratch(void)
+{
+    if (!device_has_wgmma())
+        return 0;
+    return (LATE_COUNTERS + (size_t)device_multiprocessors() * 2 * SKINNY_ENDS_ROWS * 64 * SKINNY_WARPGROUPS) *
+           sizeof(float);
 }
 
 bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride)

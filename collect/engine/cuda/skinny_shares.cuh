@@ -1,0 +1,173 @@
+/* How blocks share out a matrix of skinny.cu: whole tiles of outputs in turn; shares of the inputs within a cluster; or
+ * the last turn's inputs evenly over all blocks (stream-K, Osama et al. 2023). And how shares are added. */
+#ifndef COLLECT_ENGINE_CUDA_SKINNY_SHARES_CUH
+#define COLLECT_ENGINE_CUDA_SKINNY_SHARES_CUH
+
+#include "collect/engine/cuda/hopper.cuh"
+
+#define GROUP 128          /* threads of a warpgroup */
+#define LATE_COUNTERS 1024 /* at the begin of the scratch; as many multiprocessors may be */
+
+/* --- what a block has to do --------------------------------------------------------------------------------------- */
+
+struct work {
+    struct skinny_call call;
+    int tiles, chunks, stages;       /* chunks: tiles of inputs */
+    int turns, left;                 /* of whole tiles; tiles behind them, whose inputs all blocks share out */
+    short starts[SKINNY_SPLITS + 1]; /* the first chunk of a cluster's shares */
+};
+
+/* What a block has to do at a time: a share of a tile's inputs. */
+struct piece {
+    int tile, first, last;
+    int late; /* -1; or of those left, which of this block's two at most */
+};
+
+/* Of the chunks of all tiles left, the first that is the block's. */
+static __device__ __forceinline__ int late_start(const struct work &work, int block)
+{
+    return work.left * work.chunks * block / (int)gridDim.x;
+}
+
+/* Whose chunk `at` of those is. */
+static __device__ __forceinline__ int late_owner(const struct work &work, int at)
+{
+    return ((at + 1) * (int)gridDim.x - 1) / (work.left * work.chunks);
+}
+
+/* The block's piece number `turn`; tile < 0: there is none. */
+static __device__ __forceinline__ struct piece piece_of(const struct work &work, int turn)
+{
+    int cluster, clusters, split, late = turn - work.turns;
+    asm("mov.u32 %0, %%clusterid.x;" : "=r"(cluster));
+    asm("mov.u32 %0, %%nclusterid.x;" : "=r"(clusters));
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(split));
+    if (late < 0) {
+        int tile = turn * clusters + cluster;
+        return {tile < work.tiles ? tile : -1, work.starts[split], work.starts[split + 1], -1};
+    }
+    if (late > 1 || work.left == 0)
+        return {-1, 0, 0, 0};
+    int start = late_start(work, cluster), end = late_start(work, cluster + 1), tile = start / work.chunks;
+    int first = start - tile * work.chunks, last = end - tile * work.chunks;
+    if (late == 0)
+        return {work.turns * clusters + tile, first, min(last, work.chunks), 0};
+    return {last > work.chunks ? work.turns * clusters + tile + 1 : -1, 0, last - work.chunks, 1};
+}
+
+/* --- the shares of a cluster -------------------------------------------------------------------------------------- */
+
+/* All blocks of the cluster, and what they wrote to their shared memory before. */
+static __device__ __forceinline__ void meet_cluster(void)
+{
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+#define BATCH 4 /* rows that a warp ends together */
+
+/* Results of rows first, first + step, ... in place of the block's own: the sums of what all blocks of the cluster have
+ * of them. Only the block that ends a row reads it from the others. */
+template <int GROUPS>
+static __device__ __forceinline__ void add_shares(float *results, int pitch, int first, int step, int rows, int blocks)
+{
+    float2 sums[BATCH][GROUPS] = {};
+    uint32_t address = shared_address(results + first * pitch + (int)threadIdx.x % WARP * 2);
+#pragma unroll(GROUPS < 3 ? 2 : 1)
+    for (int block = 0; block < blocks; block++) {
+        uint32_t there;
+        float2 more[BATCH][GROUPS] = {};
+        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++)
+                if (first + k * step < rows)
+                    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+                                 : "=f"(more[k][g].x), "=f"(more[k][g].y)
+                                 : "r"(there + (uint32_t)((k * step * pitch + g * 64) * (int)sizeof(float)))
+                                 : "memory");
+#pragma unroll
+        for (int i = 0; i < BATCH * GROUPS; i++) {
+            sums[i / GROUPS][i % GROUPS].x += more[i / GROUPS][i % GROUPS].x;
+            sums[i / GROUPS][i % GROUPS].y += more[i / GROUPS][i % GROUPS].y;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < BATCH * GROUPS; i++)
+        if (first + i / GROUPS * step < rows)
+            *(float2 *)(results + (first + i / GROUPS * step) * pitch + i % GROUPS * 64 + (int)threadIdx.x % WARP * 2) =
+                sums[i / GROUPS][i % GROUPS];
+    __syncwarp();
+}
+
+/* --- shares of a last turn ---------------------------------------------------------------------------------------- */
+
+/* Where a block leaves its sums of a row of its late piece `which`: [blocks, 2, rows, OUTPUTS] behind the counters. */
+template <int GROUPS>
+static __device__ __forceinline__ float *late_sums(const struct skinny_call &call, int block, int which, int row)
+{
+    int at = ((block * 2 + which) * call.rows + row) * 64 * GROUPS;
+    return (float *)call.scratch + LATE_COUNTERS + at + (int)threadIdx.x % WARP * 2;
+}
+
+/* The blocks that have a share of a late tile. */
+struct sharers {
+    int first, last, first_piece; /* first_piece: which of the first one's */
+};
+
+static __device__ __forceinline__ struct sharers sharers_of(const struct work &work, int late_tile)
+{
+    int start = late_tile * work.chunks, first = late_owner(work, start);
+    return {first, late_owner(work, start + work.chunks - 1), late_start(work, first) < start};
+}
+
+/* Leaves the block's results there; whether it is the last to. All warps that multiply call. */
+template <int GROUPS>
+static __device__ __forceinline__ bool leave_late(const struct work &work, const struct piece &piece,
+                                                  const struct sharers &sharers, const float *results, int pitch)
+{
+    __shared__ bool is_last;
+#pragma unroll 1
+    for (int row = (int)threadIdx.x / WARP; row < work.call.rows; row += 4 * GROUPS)
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            __stcg((float2 *)(late_sums<GROUPS>(work.call, (int)blockIdx.x, piece.late, row) + g * 64),
+                   *(const float2 *)(results + row * pitch + g * 64 + (int)threadIdx.x % WARP * 2));
+    __threadfence();
+    asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
+    if (threadIdx.x == 0) {
+        unsigned *arrived = (unsigned *)work.call.scratch + (piece.tile - work.turns * (int)gridDim.x);
+        is_last = atomicAdd(arrived, 1) == (unsigned)(sharers.last - sharers.first);
+        if (is_last)
+            *arrived = 0;
+    }
+    asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
+    __threadfence();
+    return is_last;
+}
+
+/* As add_shares(), of what all have left. */
+template <int GROUPS>
+static __device__ __forceinline__ void add_late(const struct skinny_call &call, const struct sharers &sharers,
+                                                float *results, int pitch, int first, int step)
+{
+#pragma unroll 1
+    for (int row = first; row < min(call.rows, first + BATCH * step); row += step) {
+        float2 sums[GROUPS] = {};
+#pragma unroll 4
+        for (int block = sharers.first; block <= sharers.last; block++)
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++) {
+                int which = block == sharers.first ? sharers.first_piece : 0;
+                float2 more = __ldcg((const float2 *)(late_sums<GROUPS>(call, block, which, row) + g * 64));
+                sums[g].x += more.x;
+                sums[g].y += more.y;
+            }
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            *(float2 *)(results + row * pitch + g * 64 + (int)threadIdx.x % WARP * 2) = sums[g];
+    }
+    __syncwarp();
+}
+
+#endif
