@@ -11,8 +11,8 @@
 #define SHAPES_MAXIMUM 96
 #define CANDIDATES_MAXIMUM 16
 #define WAYS_MAXIMUM (SKINNY_WARPGROUPS * (2 * SKINNY_SPLITS + 1)) /* of the own kernels */
-#define TIMED_PRODUCTS 24                                    /* in one timing, */
-#define LARGE_PRODUCTS 4                                     /* but so many of more than LARGE_ROWS */
+#define TIMED_PRODUCTS 24                                          /* in one timing, */
+#define LARGE_PRODUCTS 4                                           /* but so many of more than LARGE_ROWS */
 #define LARGE_ROWS 256
 #define TIMINGS 3 /* after one to warm up; the quickest of all counts */
 
