@@ -1,8 +1,9 @@
-/* For tests of single kernels: memory there and back, and the time of a kernel within a graph. */
+/* For tests on a GPU: whether there is one, memory there and back, and the time of a kernel within a graph. */
 #ifndef TESTS_GPU_GPU_H
 #define TESTS_GPU_GPU_H
 
 #include "collect/base/error.h"
+#include "collect/engine/backend.h"
 #include "collect/engine/cuda/device.h"
 
 #include <stdbool.h>
@@ -17,6 +18,16 @@ static inline bool gpu_is_usable(void)
     if (!usable)
         printf("SKIPPED: %s\n", reason.message);
     return usable;
+}
+
+/* Says why there is none. */
+static inline const struct backend_class *gpu_backend(void)
+{
+    struct error reason = {0};
+    const struct backend_class *backend = backend_find("cuda", &reason);
+    if (!backend)
+        printf("SKIPPED: %s\n", reason.message);
+    return backend;
 }
 
 static inline void *gpu_send(const void *from, size_t bytes)

@@ -8,6 +8,7 @@
 #include "collect/engine/shape.h"
 #include "collect/telemetry.h"
 #include "tests/collect/call.h"
+#include "tests/gpu/gpu.h"
 #include "tests/record/fixture.h"
 
 #include <math.h>
@@ -30,10 +31,7 @@ static const struct backend_class *cuda;
 static int find_gpu(void **state)
 {
     (void)state;
-    struct error reason = {0};
-    cuda = backend_find("cuda", &reason);
-    if (!cuda)
-        print_message("SKIPPED: %s\n", reason.message);
+    cuda = gpu_backend();
     return 0;
 }
 

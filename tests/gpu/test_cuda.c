@@ -30,11 +30,8 @@ static const struct backend_class *cuda;
 static int find_gpu(void **state)
 {
     (void)state;
-    struct error reason = {0};
-    cuda = backend_find("cuda", &reason);
-    if (!cuda)
-        print_message("SKIPPED: %s\n", reason.message);
-    else
+    cuda = gpu_backend();
+    if (cuda)
         gpu_leave_rubbish();
     return 0;
 }

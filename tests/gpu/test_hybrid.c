@@ -5,6 +5,7 @@
 #include "collect/engine/backend.h"
 #include "collect/engine/engine.h"
 #include "tests/engine/hybrid_files.h"
+#include "tests/gpu/gpu.h"
 #include "tests/record/fixture.h"
 
 #include <setjmp.h>
@@ -36,10 +37,7 @@ static void copy(const char *from_folder, const char *name)
 static int make_folders(void **state)
 {
     (void)state;
-    struct error reason = {0};
-    usable = backend_find("cuda", &reason) != NULL;
-    if (!usable)
-        print_message("SKIPPED: %s\n", reason.message);
+    usable = gpu_backend() != NULL;
     target_folder = fixture_make_folder();
     drafter_folder = fixture_make_folder();
     copy(HYBRID_FOLDER, "config.json");
