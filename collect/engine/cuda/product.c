@@ -22,7 +22,7 @@ struct product_library {
     cudaStream_t stream;
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t operation;
-    void *workspace, *scratch; /* cuBLASLt's; the own kernels', or NULL */
+    void *workspace, *scratch; /* cuBLASLt's; the own kernels' */
     json_t *algorithms;
     cudaEvent_t start, end;
 };
