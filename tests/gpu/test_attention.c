@@ -1,7 +1,7 @@
 /* The attention kernels against the sums written out in double precision, over head sizes, groups, cache lengths,
  * trees, runs and windows. What no row may see is NaN. Skipped where there is no GPU that CUDA can use.
  *
- * With the argument "bench": the time of a call at Qwen3-8B's shape. */
+ * With the argument "bench": the time of a call at Qwen3-8B's shape, and of few rows at Qwen3-0.6B's. */
 #include "collect/engine/bfloat16.h"
 #include "collect/engine/cuda/kernels.h"
 #include "tests/gpu/gpu.h"
@@ -352,13 +352,177 @@ static void float32_agrees_with_sums_written_out(void **state)
     check(ELEMENT_FLOAT32, 128, 4, 4095, &shapes[4], 2);
 }
 
+/* --- single rows from the product on ------------------------------------------------------------------------------ */
+
+static void receive(float *to, const void *from, size_t count)
+{
+    uint16_t *held = xcalloc(count, sizeof *held);
+    gpu_fetch(held, from, count * sizeof *held);
+    for (size_t i = 0; i < count; i++)
+        to[i] = bfloat16_to_float(held[i]);
+    free(held);
+}
+
+/* Heads of all rows of a scene of single rows; all that it points to is on the GPU, random and of the right size. */
+static struct heads_call make_heads(const struct scene *scene, void *keys, void *values, void *queries, int rotary_size)
+{
+    const struct attention_call *call = &scene->call;
+    int size = call->head_size, turned = rotary_size / 2, width = (call->heads + 2 * KV_HEADS) * size;
+    float *fused = xcalloc((size_t)(call->rows * width), sizeof *fused), norms[2 * ATTENTION_HEAD_SIZE_MAXIMUM];
+    float *turns = xcalloc((size_t)(2 * call->capacity * turned), sizeof *turns);
+    int sessions[SESSIONS] = {0}, slots[SESSIONS] = {0};
+    fill(fused, (size_t)(call->rows * width), 17 * size);
+    for (int i = 0; i < 2 * size; i++)
+        norms[i] = (i < size ? 6 : 1) * (1 + pool[i] / 4);
+    for (int i = 0; i < call->capacity * turned; i++) {
+        double angle = i / turned * pow(10000, -(i % turned) / (double)turned);
+        turns[i] = (float)cos(angle);
+        turns[call->capacity * turned + i] = (float)sin(angle);
+    }
+    for (int row = 0; row < call->rows; row++) {
+        float *new_values = fused + row * width + (call->heads + KV_HEADS) * size;
+        sessions[row] = scene->segments[row].session;
+        slots[row] = scene->segments[row].base;
+        for (int i = 0; i < KV_HEADS * size; i++)
+            new_values[i] *= 1 + (float)slots[row] / 64;
+    }
+    float *there = gpu_send(norms, 2 * (size_t)size * sizeof *norms);
+    float *cosines = gpu_send(turns, (size_t)(2 * call->capacity * turned) * sizeof *turns);
+    struct heads_call heads = {.type = ELEMENT_BFLOAT16,
+                               .rows = call->rows,
+                               .layers = 1,
+                               .heads = call->heads,
+                               .kv_heads = KV_HEADS,
+                               .head_size = size,
+                               .capacity = call->capacity,
+                               .query_size = size,
+                               .rotary_size = rotary_size,
+                               .stride = (size_t)width,
+                               .cache_stride = cache_elements(call),
+                               .fused = gpu_send(fused, (size_t)(call->rows * width) * sizeof *fused),
+                               .q_norm = there,
+                               .k_norm = there + size,
+                               .cosines = cosines,
+                               .sines = cosines + call->capacity * turned,
+                               .positions = gpu_send(scene->positions, (size_t)call->rows * sizeof(int)),
+                               .sessions = gpu_send(sessions, sizeof sessions),
+                               .slots = gpu_send(slots, sizeof slots),
+                               .epsilon = 1e-6f,
+                               .queries = queries,
+                               .keys = keys,
+                               .values = values};
+    free(fused);
+    free(turns);
+    return heads;
+}
+
+static void free_heads(const struct heads_call *heads)
+{
+    const void *all[] = {heads->fused, heads->q_norm, heads->cosines, heads->positions, heads->sessions,
+                         heads->slots, heads->keys,   heads->values,  heads->queries};
+    for (int i = 0; i < COUNT(all); i++)
+        CUDA_CHECK(cudaFree((void *)(uintptr_t)all[i]));
+}
+
+/* As the kernel that stores heads by themselves stores them, which is tested elsewhere; NaN where that left it so. */
+static void check_cache(const float *expected, const void *cache, size_t count)
+{
+    float *actual = xcalloc(count, sizeof *actual);
+    receive(actual, cache, count);
+    for (size_t i = 0; i < count; i++)
+        if (isnan(expected[i]) ? !isnan(actual[i]) : !(fabsf(actual[i] - expected[i]) <= 0.008f * fabsf(expected[i])))
+            fail_msg("element %zu of a cache: %g, not %g", i, (double)actual[i], (double)expected[i]);
+    free(actual);
+}
+
+/* Twice: the second time must give the same bits. */
+static void attend_rows(struct scene *scene, struct heads_call *heads)
+{
+    struct attention_call call = scene->call;
+    size_t bytes = row_elements(&call) * 2;
+    void *segments = gpu_send(scene->segments, sizeof scene->segments), *again = xcalloc(1, bytes);
+    call.keys = heads->keys;
+    call.values = heads->values;
+    call.segments = segments;
+    call.partial = device_allocate(kernels_attention_partials(call.rows, call.heads, call.head_size) * sizeof(float));
+    call.attended = device_allocate(bytes);
+    assert_true(kernels_attend_rows_takes(call.type, call.rows, call.heads, call.kv_heads, call.head_size));
+    kernels_attend_rows(heads, &call, NULL);
+    gpu_fetch(again, call.attended, bytes);
+    CUDA_CHECK(cudaMemset(call.attended, 0, bytes));
+    kernels_attend_rows(heads, &call, NULL);
+    gpu_fetch(scene->attended, call.attended, bytes);
+    assert_memory_equal(scene->attended, again, bytes);
+    free(again);
+    void *all[] = {segments, call.partial, call.attended};
+    for (int i = 0; i < COUNT(all); i++)
+        CUDA_CHECK(cudaFree(all[i]));
+}
+
+static void check_rows(int head_size, int group, int length, const struct shape *shape, int number)
+{
+    struct scene scene;
+    char name[128];
+    snprintf(name, sizeof name, "single rows, head size %d, group %d, window %d", head_size, group, shape->window);
+    make_scene(&scene, ELEMENT_BFLOAT16, head_size, group, length, shape, number);
+    size_t cache = cache_elements(&scene.call), queries = row_elements(&scene.call);
+    for (int i = 0; i < scene.segment_count; i++)
+        for (int kv_head = 0; kv_head < KV_HEADS; kv_head++) { /* the new row is to be made */
+            const struct attention_segment *segment = &scene.segments[i];
+            memset(at(scene.keys, &scene.call, segment->session, kv_head, segment->base), 0xff,
+                   (size_t)head_size * sizeof(float));
+            memset(at(scene.values, &scene.call, segment->session, kv_head, segment->base), 0xff,
+                   (size_t)head_size * sizeof(float));
+        }
+    void *keys = send_typed(ELEMENT_BFLOAT16, scene.keys, cache);
+    void *values = send_typed(ELEMENT_BFLOAT16, scene.values, cache);
+    struct heads_call heads =
+        make_heads(&scene, keys, values, device_allocate(queries * 2), number % 2 ? head_size : head_size / 2);
+    attend_rows(&scene, &heads);
+    heads.keys = send_typed(ELEMENT_BFLOAT16, scene.keys, cache);
+    heads.values = send_typed(ELEMENT_BFLOAT16, scene.values, cache);
+    kernels_store_heads(&heads, NULL);
+    receive(scene.queries, heads.queries, queries);
+    receive(scene.keys, heads.keys, cache);
+    receive(scene.values, heads.values, cache);
+    check_cache(scene.keys, keys, cache);
+    check_cache(scene.values, values, cache);
+    for (int row = 0; row < scene.call.rows; row++)
+        for (int head = 0; head < scene.call.heads; head++)
+            check_row(&scene, &scene.segments[row], 0, head, name);
+    CUDA_CHECK(cudaFree(keys));
+    CUDA_CHECK(cudaFree(values));
+    free_heads(&heads);
+    free_scene(&scene);
+}
+
+static void single_rows_agree_with_sums_written_out(void **state)
+{
+    static const int sizes[] = {64, 128, 256}, more_lengths[] = {15, 16, 17, 300, 767, 2000};
+    static const struct shape all[] = {{1, ATTENTION_TREE, 0, 0}, {1, ATTENTION_RUN, 64, 1}, {1, ATTENTION_TREE, 9, 0}};
+    int number = 0;
+    (void)state;
+    if (!usable)
+        skip();
+    for (int size = 0; size < COUNT(sizes); size++)
+        for (int group = 0; group < COUNT(groups); group++)
+            for (int shape = 0; shape < COUNT(all); shape++) {
+                for (int i = 0; i < COUNT(lengths); i++)
+                    if (lengths[i] < 1000 || (size + group + shape + i) % 4 == 0)
+                        check_rows(sizes[size], groups[group], lengths[i], &all[shape], ++number);
+                for (int i = 0; i < COUNT(more_lengths); i++)
+                    check_rows(sizes[size], groups[group], more_lengths[i], &all[shape], ++number);
+            }
+}
+
 /* --- bench -------------------------------------------------------------------------------------------------------- */
 
-#define LAYERS 16 /* whose caches take turns, so that they come from memory */
+#define LAYERS 36 /* whose caches take turns, so that they come from memory */
 #define CALLS 36
 
 struct work {
     struct attention_call call;
+    struct heads_call heads; /* of single rows */
     size_t layer_bytes;
 };
 
@@ -366,9 +530,15 @@ static void queue(void *context, int index, cudaStream_t stream)
 {
     const struct work *work = context;
     struct attention_call call = work->call;
+    struct heads_call heads = work->heads;
     call.keys = (const char *)call.keys + (size_t)(index % LAYERS) * work->layer_bytes;
     call.values = (const char *)call.values + (size_t)(index % LAYERS) * work->layer_bytes;
-    kernels_attend(&call, stream);
+    heads.keys = (char *)heads.keys + (size_t)(index % LAYERS) * work->layer_bytes;
+    heads.values = (char *)heads.values + (size_t)(index % LAYERS) * work->layer_bytes;
+    if (heads.rows > 0)
+        kernels_attend_rows(&heads, &call, stream);
+    else
+        kernels_attend(&call, stream);
 }
 
 /* Values that products do not finish sooner on, unlike zeros. */
@@ -386,12 +556,43 @@ static void *random_memory(size_t bytes)
     return memory;
 }
 
-static void bench_case(int rows, int context, enum attention_sight sight, void *keys, void *values, int capacity)
+/* A single row's heads, at what the caller keeps for it. */
+static struct heads_call bench_heads(const struct attention_call *call, const struct attention_segment *segment)
+{
+    size_t width = (size_t)(call->heads + 2 * call->kv_heads) * (size_t)call->head_size;
+    size_t angles = (size_t)call->capacity * (size_t)call->head_size / 2;
+    float *norms = random_memory((size_t)call->head_size * sizeof(float));
+    return (struct heads_call){.type = call->type,
+                               .rows = 1,
+                               .layers = 1,
+                               .heads = call->heads,
+                               .kv_heads = call->kv_heads,
+                               .head_size = call->head_size,
+                               .capacity = call->capacity,
+                               .query_size = call->head_size,
+                               .rotary_size = call->head_size,
+                               .stride = width,
+                               .fused = random_memory(width * sizeof(float)),
+                               .q_norm = norms,
+                               .k_norm = norms,
+                               .cosines = random_memory(angles * sizeof(float)),
+                               .sines = random_memory(angles * sizeof(float)),
+                               .positions = gpu_send(&segment->base, sizeof(int)),
+                               .sessions = gpu_send(&segment->session, sizeof(int)),
+                               .slots = gpu_send(&segment->base, sizeof(int)),
+                               .epsilon = 1e-6f,
+                               .keys = (void *)(uintptr_t)call->keys,
+                               .values = (void *)(uintptr_t)call->values};
+}
+
+/* from_product: a single row, its heads not made yet. */
+static void bench_case(int heads, int rows, int context, enum attention_sight sight, bool from_product, void *keys,
+                       void *values, int capacity)
 {
     struct shape shape = {rows, sight, 0, 0};
     struct scene scene = {.call = {.type = ELEMENT_BFLOAT16,
                                    .rows = rows,
-                                   .heads = 32,
+                                   .heads = heads,
                                    .kv_heads = 8,
                                    .head_size = 128,
                                    .capacity = capacity,
@@ -403,31 +604,36 @@ static void bench_case(int rows, int context, enum attention_sight sight, void *
     int per_tile = kernels_attention_queries(call->type, call->head_size);
     scene.positions = xcalloc((size_t)rows, sizeof(int));
     scene.visible = xcalloc((size_t)(rows * call->words), sizeof(uint64_t));
-    scene.tiles = xcalloc((size_t)(rows * 4 / per_tile + 1), sizeof *scene.tiles);
-    for (int query = 0; query < rows * 4; query += per_tile)
+    scene.tiles = xcalloc((size_t)(rows * heads / 8 / per_tile + 1), sizeof *scene.tiles);
+    for (int query = 0; query < rows * heads / 8; query += per_tile)
         scene.tiles[call->tile_count++] = (struct attention_tile){0, query};
     add_rows(&scene, &shape, &segment);
     call->queries = random_memory(row_elements(call) * 2);
     call->attended = device_allocate(row_elements(call) * 2);
-    call->partial = device_allocate(kernels_attention_partials(rows, 32, 128) * sizeof(float));
+    call->partial = device_allocate(kernels_attention_partials(rows, heads, 128) * sizeof(float));
     call->keys = keys;
     call->values = values;
     call->segments = gpu_send(&segment, sizeof segment);
     call->tiles = gpu_send(scene.tiles, (size_t)call->tile_count * sizeof *scene.tiles);
     call->positions = gpu_send(scene.positions, (size_t)rows * sizeof(int));
     call->visible = gpu_send(scene.visible, (size_t)(rows * call->words) * sizeof(uint64_t));
-    struct work work = {*call, (size_t)8 * (size_t)capacity * 128 * 2};
+    struct work work = {.call = *call, .layer_bytes = (size_t)8 * (size_t)capacity * 128 * 2};
+    if (from_product)
+        work.heads = bench_heads(call, &segment);
     double time = gpu_time(queue, &work, CALLS);
     double seen = sight == ATTENTION_RUN ? context + (rows + 1) / 2.0 : context + rows;
-    printf("%5d rows behind %5d, %s: %8.2f us, %6.1f TFLOP/s, %7.1f GB/s of cache\n", rows, context,
-           sight == ATTENTION_RUN ? "a run " : "a tree", time, 4e-6 * rows * 32 * 128 * seen / time,
-           1e-3 * 8 * 128 * 4 * (context + rows) / time);
+    printf("%2d heads, %5d rows behind %5d, %s: %8.2f us, %6.1f TFLOP/s, %7.1f GB/s of cache\n", heads, rows, context,
+           from_product             ? "from the product"
+           : sight == ATTENTION_RUN ? "a run           "
+                                    : "a tree          ",
+           time, 4e-6 * rows * heads * 128 * seen / time, 1e-3 * 8 * 128 * 4 * (context + rows) / time);
     free_scene(&scene);
 }
 
 static int bench(void)
 {
-    static const int cases[][2] = {{1, 512}, {16, 512}, {65, 512}, {257, 512}, {65, 16384}, {16, 16384}, {1, 16384}};
+    static const int cases[][3] = {{32, 1, 512},  {32, 16, 512}, {32, 17, 512},   {32, 65, 512},   {32, 257, 512},
+                                   {16, 17, 512}, {16, 65, 512}, {32, 65, 16384}, {32, 16, 16384}, {32, 1, 16384}};
     int capacity = 16384 + 1024;
     size_t bytes = (size_t)LAYERS * 8 * (size_t)capacity * 128 * 2;
     find_gpu(NULL);
@@ -435,10 +641,13 @@ static int bench(void)
         return 0;
     void *keys = random_memory(bytes), *values = random_memory(bytes);
     for (int i = 0; i < COUNT(cases); i++)
-        bench_case(cases[i][0], cases[i][1], ATTENTION_TREE, keys, values, capacity);
-    bench_case(512, 0, ATTENTION_RUN, keys, values, capacity);
-    bench_case(2048, 0, ATTENTION_RUN, keys, values, capacity);
-    bench_case(2048, 14336, ATTENTION_RUN, keys, values, capacity);
+        bench_case(cases[i][0], cases[i][1], cases[i][2], ATTENTION_TREE, false, keys, values, capacity);
+    for (int heads = 16; heads <= 32; heads += 16)
+        for (int context = 512; context <= 16384; context *= 4)
+            bench_case(heads, 1, context, ATTENTION_TREE, true, keys, values, capacity);
+    bench_case(32, 512, 0, ATTENTION_RUN, false, keys, values, capacity);
+    bench_case(32, 2048, 0, ATTENTION_RUN, false, keys, values, capacity);
+    bench_case(32, 2048, 14336, ATTENTION_RUN, false, keys, values, capacity);
     return 0;
 }
 
@@ -447,6 +656,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bfloat16_agrees_with_sums_written_out),
         cmocka_unit_test(float32_agrees_with_sums_written_out),
+        cmocka_unit_test(single_rows_agree_with_sums_written_out),
     };
     if (argc > 1 && strcmp(argv[1], "bench") == 0)
         return bench();
