@@ -136,12 +136,9 @@ struct attention_cut {
     int new_from, window_to;
 };
 
-static __device__ __forceinline__ struct attention_cut find_cut(const struct attention_call &call,
-                                                                const struct attention_work &work)
+static __device__ __forceinline__ struct attention_cut
+cut_of(const struct attention_call &call, const struct attention_segment &segment, int first_row, int last_row)
 {
-    const struct attention_segment &segment = work.segment;
-    int group = call.heads / call.kv_heads;
-    int first_row = work.query / group, last_row = (work.query + work.query_count - 1) / group;
     struct attention_cut cut = {segment.base, 0};
     if (segment.sight != ATTENTION_TREE)
         cut.new_from += segment.sight == ATTENTION_RUN ? first_row + 1 : segment.count;
@@ -152,6 +149,13 @@ static __device__ __forceinline__ struct attention_cut find_cut(const struct att
         cut.window_to = segment.base + (tree ? segment.count - 1 : last_row) - call.window + 1;
     }
     return cut;
+}
+
+static __device__ __forceinline__ struct attention_cut find_cut(const struct attention_call &call,
+                                                                const struct attention_work &work)
+{
+    int group = call.heads / call.kv_heads;
+    return cut_of(call, work.segment, work.query / group, (work.query + work.query_count - 1) / group);
 }
 
 /* --- results in parts ------------------------------------------------------------------------------------------- */

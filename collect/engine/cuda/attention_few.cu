@@ -9,21 +9,39 @@
  * lane's 16 bytes of four keys are its halves of 8 n-tiles.
  *
  * Sessions that bring one row each, as `auto` does, come here right from the product of queries, keys and values: the
- * block norms and rotates its queries, and the one that has the last keys makes the new key and value and stores them.
- * The committed ones, which the kernel before does not touch, are asked for before that has ended. */
+ * block norms and rotates its queries, and the one that has the last keys makes the new key and value, takes them from
+ * its shared memory and stores them. The committed ones, which the kernel before does not touch, are asked for before
+ * that has ended.
+ *
+ * Each block runs its code once, often with no instruction in a cache: so what is not the tensor cores' is kept short,
+ * and what the host knows, such as how to divide by a group's size, is handed over. */
 #include "collect/engine/cuda/attention_softmax.cuh"
 #include "collect/engine/cuda/heads.cuh"
 
 #define CHUNK 16 /* keys */
 #define TURNS 3  /* chunks that each warp has taken before single rows' keys are split once more */
 
-/* Of heads of D elements, M * 16 queries. Memory: queries, sums of each warp, pairs of each warp. */
+/* Of heads of D elements, M * 16 queries. Memory: queries, the new key and the new value, sums of each warp, pairs of
+ * each warp and of all. */
 template <int D, int M> struct few {
     static constexpr int WARPS = D * M <= 128 ? 12 : 8, THREADS = WARPS * WARP, QUERIES = 16 * M;
     static constexpr int PART = D < 128 ? D : 128; /* dimensions that are loaded at a time */
-    static constexpr int QUERY_PITCH = D + 32, SUM_PITCH = D + 4;
-    static constexpr int QUERY_BYTES = QUERIES * QUERY_PITCH * (int)sizeof(bf16);
+    static constexpr int QUERY_PITCH = D + 32, SUM_PITCH = D + 16;
+    static constexpr int QUERY_BYTES = (QUERIES + 2) * QUERY_PITCH * (int)sizeof(bf16);
+    static constexpr int UNITS = D / 4; /* of a query's sums, of four columns each */
 };
+
+/* What a launch hands over. held: queries of a block at most. */
+struct few_shape {
+    int group, held;
+    uint32_t inverse; /* see row_of() */
+};
+
+/* query / group: the inverse is 2^31 / group, rounded up, which is exact while 2 * query * group < 2^31. */
+static __device__ __forceinline__ int row_of(const struct few_shape &shape, int query)
+{
+    return (int)__umulhi(2 * (uint32_t)query + 1, shape.inverse);
+}
 
 /* --- chunks of keys ---------------------------------------------------------------------------------------------- */
 
@@ -32,6 +50,17 @@ template <int PART> struct chunk {
     uint4 keys[2][PART / 32], values[PART / 64][4];
 };
 
+/* Which of a chunk's keys, or values, a lane has; and which dimensions first. */
+static __device__ __forceinline__ int key_of(int lane, int n)
+{
+    return n * 8 + lane / 4;
+}
+
+static __device__ __forceinline__ int value_of(int lane, int i)
+{
+    return lane % 4 * 2 + i / 2 * 8 + i % 2;
+}
+
 /* Rows behind `last` are replaced by it; their scores will be masked. */
 template <int D, int PART>
 static __device__ __forceinline__ void fetch_keys(struct chunk<PART> &chunk, const bf16 *keys, int first, int last)
@@ -39,7 +68,7 @@ static __device__ __forceinline__ void fetch_keys(struct chunk<PART> &chunk, con
     int lane = (int)threadIdx.x % WARP;
 #pragma unroll
     for (int n = 0; n < 2; n++) {
-        const bf16 *from = keys + (size_t)min(first + n * 8 + lane / 4, last) * D + lane % 4 * 8;
+        const bf16 *from = keys + (size_t)(unsigned)min(first + key_of(lane, n), last) * D + lane % 4 * 8;
 #pragma unroll
         for (int j = 0; j < PART / 32; j++)
             chunk.keys[n][j] = *(const uint4 *)(from + j * 32);
@@ -52,25 +81,49 @@ static __device__ __forceinline__ void fetch_values(struct chunk<PART> &chunk, c
     int lane = (int)threadIdx.x % WARP;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const bf16 *from = values + (size_t)min(first + lane % 4 * 2 + i / 2 * 8 + i % 2, last) * D + lane / 4 * 8;
+        const bf16 *from = values + (size_t)(unsigned)min(first + value_of(lane, i), last) * D + lane / 4 * 8;
 #pragma unroll
         for (int u = 0; u < PART / 64; u++)
             chunk.values[u][i] = *(const uint4 *)(from + u * 64);
     }
 }
 
-/* Asks for the committed of the block's keys [from, to), so that they are near when their turn comes; of blocks that
- * share them, `share` of `shares` asks for every such one. */
-template <int D, int THREADS>
-static __device__ __forceinline__ void ask_for_keys(const bf16 *keys, const bf16 *values, int from, int to, int share,
-                                                    int shares)
+/* Rows from `base` on become the new key, or the new value, which are in shared memory. */
+template <int PART>
+static __device__ __forceinline__ void patch_keys(struct chunk<PART> &chunk, const bf16 *key, int first, int base)
+{
+    int lane = (int)threadIdx.x % WARP;
+#pragma unroll
+    for (int n = 0; n < 2; n++)
+        if (first + key_of(lane, n) >= base)
+#pragma unroll
+            for (int j = 0; j < PART / 32; j++)
+                chunk.keys[n][j] = *(const uint4 *)(key + lane % 4 * 8 + j * 32);
+}
+
+template <int PART>
+static __device__ __forceinline__ void patch_values(struct chunk<PART> &chunk, const bf16 *value, int first, int base)
+{
+    int lane = (int)threadIdx.x % WARP;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (first + value_of(lane, i) >= base)
+#pragma unroll
+            for (int u = 0; u < PART / 64; u++)
+                chunk.values[u][i] = *(const uint4 *)(value + lane / 4 * 8 + u * 64);
+}
+
+/* Asks for keys [from, to), so that they are near when their turn comes; of the threads of all blocks that share them
+ * each asks for every `threads`th line. */
+template <int D>
+static __device__ __forceinline__ void ask_for_keys(const bf16 *keys, const bf16 *values, int from, int to, int thread,
+                                                    int threads)
 {
     constexpr int LINE = 64, LINES = D / LINE; /* elements; of a row */
-    int end = (to - from) * LINES;
-    for (int i = share * THREADS + (int)threadIdx.x; i < end; i += shares * THREADS) {
-        size_t at = (size_t)(from + i / LINES) * D + (size_t)(i % LINES * LINE);
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(keys + at));
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(values + at));
+#pragma unroll 1
+    for (int i = from * LINES + thread; i < to * LINES; i += threads) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(keys + (size_t)(unsigned)i * LINE));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(values + (size_t)(unsigned)i * LINE));
     }
 }
 
@@ -126,238 +179,356 @@ static __device__ __forceinline__ void add_values(struct running<D, M> &running,
         }
 }
 
-/* Scores of keys that are not seen become minus infinity. */
-template <int M>
-static __device__ __forceinline__ void mask(const struct attention_call &call, const struct attention_work &work,
-                                            int key, float (&scores)[M][2][4])
+/* Scores of keys that are not seen become minus infinity. seen: bits of the chunk's keys, of query `lane`. */
+template <int M> static __device__ __forceinline__ void mask(uint32_t seen, float (&scores)[M][2][4])
 {
-    int lane = (int)threadIdx.x % WARP, group = call.heads / call.kv_heads;
+    int lane = (int)threadIdx.x % WARP;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            int query = min(m * 16 + half * 8 + lane / 4, work.query_count - 1);
-            uint64_t bits = sees(call, work.segment, (work.query + query) / group, key) >> (lane % 4 * 2);
+            uint32_t bits = __shfl_sync(ALL_LANES, seen, m * 16 + half * 8 + lane / 4) >> (lane % 4 * 2);
 #pragma unroll
             for (int n = 0; n < 2; n++)
 #pragma unroll
                 for (int i = 0; i < 2; i++)
-                    if (!(bits >> (n * 8 + i) & 1))
+                    if (!(bits & 1u << (n * 8 + i)))
                         scores[m][n][half * 2 + i] = -INFINITY;
         }
 }
 
 /* --- queries ------------------------------------------------------------------------------------------------------ */
 
+/* Element `column` of packed query `query` of a segment, in an array [rows, heads, D]. */
+template <int D>
+static __device__ __forceinline__ size_t query_at(const struct attention_call &call, const struct few_shape &shape,
+                                                  const struct attention_work &work, int kv_head, int query, int column)
+{
+    int packed = work.query + query, row = row_of(shape, packed);
+    int head = (work.segment.first + row) * call.heads + kv_head * shape.group + packed - row * shape.group;
+    return (size_t)(unsigned)head * D + (size_t)(unsigned)column;
+}
+
 template <int D, int M>
 static __device__ __forceinline__ void copy_queries(bf16 *queries, const struct attention_call &call,
-                                                    const struct attention_work &work, int kv_head)
+                                                    const struct few_shape &shape, const struct attention_work &work,
+                                                    int kv_head)
 {
-    for (int i = (int)threadIdx.x; i < few<D, M>::QUERIES * D / 8; i += few<D, M>::THREADS) {
-        int query = i / (D / 8), column = i % (D / 8) * 8, row, head;
+    constexpr int COUNT = few<D, M>::QUERIES * D / 8,
+                  TURNS_NEEDED = (COUNT + few<D, M>::THREADS - 1) / few<D, M>::THREADS;
+#pragma unroll
+    for (int turn = 0; turn < TURNS_NEEDED; turn++) {
+        int i = turn * few<D, M>::THREADS + (int)threadIdx.x, query = i / (D / 8), column = i % (D / 8) * 8;
         uint4 eight = {};
-        if (query < work.query_count) {
-            unpack(call, work.segment, kv_head, work.query + query, &row, &head);
-            eight = *(const uint4 *)((const bf16 *)call.queries +
-                                     ((size_t)row * (size_t)call.heads + (size_t)head) * D + column);
-        }
-        *(uint4 *)(queries + query * few<D, M>::QUERY_PITCH + column) = eight;
+        if (query < work.query_count)
+            eight =
+                *(const uint4 *)((const bf16 *)call.queries + query_at<D>(call, shape, work, kv_head, query, column));
+        if (query < few<D, M>::QUERIES)
+            *(uint4 *)(queries + query * few<D, M>::QUERY_PITCH + column) = eight;
     }
 }
 
-/* A row's heads out of fused: unit u of a KV head is one of its queries, or then the new key and the new value. */
+/* A row's heads out of fused, where the kernel before must have ended; what does not depend on it comes before. Unit u
+ * of a KV head is one of its queries, or then the new key and the new value, which are made, and stored as well, where
+ * they are `wanted`. */
 template <int D>
-static __device__ __forceinline__ void make_heads(bf16 *queries, const struct heads_call &heads, int row, int kv_head,
-                                                  int first, const struct head_rotation<D / 64> &first_rotation,
-                                                  bool stores)
+static __device__ __forceinline__ void make_heads(bf16 *queries, const struct heads_call &given, int row, int kv_head,
+                                                  int group, bool wanted)
 {
-    constexpr int PITCH = few<D, 1>::QUERY_PITCH, WARPS = few<D, 1>::WARPS;
-    int group = heads.heads / heads.kv_heads;
-    const float *fused = heads.fused + (size_t)row * heads.stride;
-    for (int unit = first; unit < group + (stores ? 2 : 0); unit += WARPS) {
-        int head = unit < group ? kv_head * group + unit : heads.heads + (unit - group) * heads.kv_heads + kv_head;
-        const float *from = fused + head_column(heads, head);
-        auto read = [&](int i) { return from[i]; };
+    constexpr int PITCH = few<D, 1>::QUERY_PITCH, WARPS = few<D, 1>::WARPS, QUERIES = few<D, 1>::QUERIES;
+    struct heads_call heads = given;
+    heads.head_size = D;
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, units = group + (wanted ? 2 : 0);
+    int position = heads.positions[row], slot = heads.slots[row], session = heads.sessions[row];
+    for (int i = group * D / 8 + (int)threadIdx.x; i < QUERIES * D / 8; i += few<D, 1>::THREADS)
+        *(uint4 *)(queries + i / (D / 8) * PITCH + i % (D / 8) * 8) = make_uint4(0, 0, 0, 0);
+#pragma unroll 1
+    for (int unit = warp;; unit += WARPS) {
+        bool is_query = unit<group, is_value = unit> group;
+        int head = is_query ? kv_head * group + unit : heads.heads + (unit - group) * heads.kv_heads + kv_head;
         const struct head_rotation<D / 64> rotation =
-            unit == first ? first_rotation : rotation_of<D / 64>(heads, 0, row, head);
-        if (unit < group)
-            rotate_head<bf16>(heads, rotation, read, 1.0f / sqrtf((float)D), queries + unit * PITCH);
+            load_rotation<D / 64>(heads, is_query ? heads.q_norm : heads.k_norm, position);
+        if (unit == warp) {
+            wait_for_previous();
+            let_next_start();
+        }
+        if (unit >= units)
+            break;
+        const float *from = heads.fused + (size_t)row * heads.stride + head_column(heads, head);
+        bf16 *to = queries + (is_query ? unit : QUERIES + (unit - group)) * PITCH;
+        if (is_value)
+            for (int i = lane; i < D; i += WARP)
+                store(&to[i], from[i]);
         else
-            put_head<bf16>(heads, rotation, 0, row, head, read);
+            rotate_head<bf16>(
+                heads, rotation, [&](int i) { return from[i]; }, is_query ? 1.0f / sqrtf((float)D) : 1.0f, to);
+        __syncwarp();
+        if (is_query || slot < 0 || lane >= D / 8)
+            continue;
+        size_t at = (size_t)(session * heads.kv_heads + kv_head) * (size_t)heads.capacity + (size_t)slot;
+        *(uint4 *)((bf16 *)(is_value ? heads.values : heads.keys) + at * D + lane * 8) = *(uint4 *)(to + lane * 8);
     }
-    for (int i = group * D + (int)threadIdx.x; i < few<D, 1>::QUERIES * D; i += few<D, 1>::THREADS)
-        store(&queries[i / D * PITCH + i % D], 0.0f);
 }
 
 /* --- results ------------------------------------------------------------------------------------------------------ */
 
-/* What the warps have, together. */
-template <int D, int M>
-static __device__ __forceinline__ void put_merged(const struct attention_call &call, const struct attention_work &work,
-                                                  int kv_head, const struct running<D, M> &running, float *sums,
-                                                  int held)
+/* Sums of some keys' weights and weighted values, of four columns of a query, above the largest score. */
+struct few_sums {
+    float best, total;
+    float4 sums;
+};
+
+/* Parts 0, ..., COUNT - 1 together, in their order. */
+template <int COUNT> static __device__ __forceinline__ struct few_sums join_sums(const struct few_sums (&parts)[COUNT])
 {
-    constexpr int WARPS = few<D, M>::WARPS, PITCH = few<D, M>::SUM_PITCH;
-    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, row, head;
-    float2 *pairs = (float2 *)(sums + WARPS * held * PITCH);
+    struct few_sums all = {-INFINITY, 0, {}};
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        all.best = fmaxf(all.best, parts[i].best);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        float factor = parts[i].total > 0 ? power_of_two((parts[i].best - all.best) * LOG2_E) : 0;
+        all.total = fmaf(factor, parts[i].total, all.total);
+        all.sums.x = fmaf(factor, parts[i].sums.x, all.sums.x);
+        all.sums.y = fmaf(factor, parts[i].sums.y, all.sums.y);
+        all.sums.z = fmaf(factor, parts[i].sums.z, all.sums.z);
+        all.sums.w = fmaf(factor, parts[i].sums.w, all.sums.w);
+    }
+    return all;
+}
+
+/* A warp's results to shared memory. Of lane t = lane % 4, four n-tiles' columns in turn stand at unit 16 u + 4 v + t,
+ * v = 2 (second column) + (second four): so lanes that store at once store side by side. */
+template <int D, int M>
+static __device__ __forceinline__ void leave_sums(const struct running<D, M> &running, int count, float *sums,
+                                                  float2 *pairs)
+{
+    constexpr int PITCH = few<D, M>::SUM_PITCH;
+    int lane = (int)threadIdx.x % WARP;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float total = running.total[m][half];
-            int query = m * 16 + half * 8 + lane / 4, at = warp * held + query;
+            int query = m * 16 + half * 8 + lane / 4;
             total += __shfl_xor_sync(ALL_LANES, total, 1);
             total += __shfl_xor_sync(ALL_LANES, total, 2);
-            if (query >= work.query_count)
+            if (query >= count)
                 continue;
             if (lane % 4 == 0)
-                pairs[at] = make_float2(running.best[m][half], total);
+                pairs[query] = make_float2(running.best[m][half], total);
 #pragma unroll
-            for (int i = 0; i < D / 8; i += 4) { /* n-tiles 4 i, ..., and both columns of each */
-                float *to = sums + at * PITCH + i / 8 * 64 + lane % 4 * 16 + i % 8;
-                *(float4 *)to = make_float4(running.sums[m][i][half * 2], running.sums[m][i + 1][half * 2],
-                                            running.sums[m][i + 2][half * 2], running.sums[m][i + 3][half * 2]);
-                *(float4 *)(to + 8) =
-                    make_float4(running.sums[m][i][half * 2 + 1], running.sums[m][i + 1][half * 2 + 1],
-                                running.sums[m][i + 2][half * 2 + 1], running.sums[m][i + 3][half * 2 + 1]);
+            for (int v = 0; v < D / 16; v++) {
+                const float(*four)[4] = &running.sums[m][v / 4 * 8 + v % 2 * 4];
+                int column = half * 2 + v / 2 % 2;
+                *(float4 *)(sums + query * PITCH + v * 16 + lane % 4 * 4) =
+                    make_float4(four[0][column], four[1][column], four[2][column], four[3][column]);
             }
         }
+}
+
+/* The first column of a unit. */
+static __device__ __forceinline__ int column_of(int unit)
+{
+    return unit / 16 * 64 + unit % 4 * 16 + unit / 8 % 2 * 8 + unit / 4 % 2 * 4;
+}
+
+/* What the block, or all splits but the join, know of a unit. */
+template <int D>
+static __device__ __forceinline__ void put_sums(const struct attention_call &call, const struct few_shape &shape,
+                                                const struct attention_work &work, int kv_head, int query, int unit,
+                                                const struct few_sums &all)
+{
+    size_t at = query_at<D>(call, shape, work, kv_head, query, column_of(unit));
+    if (work.splits == 1) {
+        float scale = __fdividef(1.0f, all.total);
+        *(uint2 *)((bf16 *)call.attended + at) =
+            make_uint2(pack(all.sums.x * scale, all.sums.y * scale), pack(all.sums.z * scale, all.sums.w * scale));
+        return;
+    }
+    size_t size = (size_t)call.rows * (size_t)call.heads; /* of a split, in queries */
+    float *parts = call.partial + ATTENTION_COUNTERS;
+    *(float4 *)(parts + (size_t)work.split * size * D + at) = all.sums;
+    if (unit == 0)
+        ((float2 *)(parts + (size_t)gridDim.z * size * D))[(size_t)work.split * size + at / D] =
+            make_float2(all.best, all.total);
+}
+
+/* What the warps have, together. */
+template <int D, int M>
+static __device__ __forceinline__ void put_merged(const struct attention_call &call, const struct few_shape &shape,
+                                                  const struct attention_work &work, int kv_head,
+                                                  const struct running<D, M> &running, float *sums)
+{
+    constexpr int WARPS = few<D, M>::WARPS, PITCH = few<D, M>::SUM_PITCH, UNITS = few<D, M>::UNITS;
+    int warp = (int)threadIdx.x / WARP, held = shape.held;
+    float2 *pairs = (float2 *)(sums + WARPS * held * PITCH);
+    leave_sums<D, M>(running, work.query_count, sums + warp * held * PITCH, pairs + warp * held);
     __syncthreads();
-    for (int query = warp; query < work.query_count; query += WARPS) {
-        float2 pair = lane < WARPS ? pairs[lane * held + query] : make_float2(-INFINITY, 0);
-        float best = warp_largest(pair.x), factor = pair.y > 0 ? power_of_two((pair.x - best) * LOG2_E) : 0;
-        float total = warp_sum(factor * pair.y);
-        unpack(call, work.segment, kv_head, work.query + query, &row, &head);
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < work.query_count * UNITS; i += few<D, M>::THREADS) {
+        int query = i / UNITS, unit = i % UNITS;
+        struct few_sums parts[WARPS];
 #pragma unroll
-        for (int column = lane * 2; column < D; column += 2 * WARP) {
-            float2 sum = {};
-#pragma unroll
-            for (int w = 0; w < WARPS; w++) {
-                float2 more = *(const float2 *)(sums + (w * held + query) * PITCH + column);
-                float weight = __shfl_sync(ALL_LANES, factor, w);
-                sum.x = fmaf(weight, more.x, sum.x);
-                sum.y = fmaf(weight, more.y, sum.y);
-            }
-            if (work.splits == 1)
-                *(uint32_t *)(attended_at<bf16>(call, row, head) + column) = pack(sum.x / total, sum.y / total);
-            else
-                *(float2 *)(part_sums(call, work.split, row, head) + column) = sum;
+        for (int w = 0; w < WARPS; w++) {
+            const float2 pair = pairs[w * held + query];
+            parts[w].best = pair.x;
+            parts[w].total = pair.y;
+            parts[w].sums = *(const float4 *)(sums + (w * held + query) * PITCH + unit * 4);
         }
-        if (work.splits > 1 && lane == 0)
-            *part_pair(call, (int)gridDim.z, work.split, row, head) = make_float2(best, total);
+        put_sums<D>(call, shape, work, kv_head, query, unit, join_sums(parts));
     }
 }
 
 /* --- the kernel --------------------------------------------------------------------------------------------------- */
 
-/* Block `split` of `splits` of a single row. */
+/* A single row, whose keys are split in up to `splits` ways. */
 template <int D>
-static __device__ __forceinline__ struct attention_work row_work(const struct attention_call &call, int row, int split,
-                                                                 int splits)
+static __device__ __forceinline__ struct attention_work row_work(const struct attention_call &call,
+                                                                 const struct few_shape &shape, int row, int splits)
 {
-    constexpr int SHARE = few<D, 1>::WARPS * TURNS;
+    constexpr int SHARE = few<D, 1>::WARPS * TURNS * CHUNK;
     struct attention_work work = {};
     work.segment = call.segments[row];
-    work.query_count = call.heads / call.kv_heads;
-    work.split = split;
-    int first = call.window ? max(work.segment.base - call.window + 1, 0) : 0, end = work.segment.base + 1;
-    int chunks = (end - first + CHUNK - 1) / CHUNK;
-    work.splits = min((chunks + SHARE - 1) / SHARE, splits);
-    if (split < work.splits) {
-        work.from = first + split * chunks / work.splits * CHUNK;
-        work.to = min(first + (split + 1) * chunks / work.splits * CHUNK, end);
-    }
+    work.query_count = shape.group;
+    work.to = work.segment.base + 1;
+    work.from = call.window ? max(work.to - call.window, 0) : 0;
+    work.splits = 1;
+    while (work.splits < splits && work.splits * SHARE < work.to - work.from)
+        work.splits++;
     return work;
 }
 
-/* Some of a tile's queries, and all their keys. */
+/* Part `part` of a tile's queries, and all keys that they may see. */
 template <int D, int M>
-static __device__ __forceinline__ struct attention_work few_work(const struct attention_call &call, int tile,
-                                                                 int queries)
+static __device__ __forceinline__ struct attention_work few_work(const struct attention_call &call,
+                                                                 const struct few_shape &shape, int tile, int part)
 {
-    int each = queries / few<D, M>::QUERIES, skipped = tile % each * few<D, M>::QUERIES;
-    struct attention_work work = tile_work(call, tile / each, queries, 1);
-    work.query += skipped;
-    work.query_count = min(work.query_count - skipped, few<D, M>::QUERIES);
+    struct attention_work work = {};
+    const struct attention_tile at = call.tiles[tile];
+    if (at.segment < 0)
+        return work;
+    const struct attention_segment segment = call.segments[at.segment];
+    work.segment = segment;
+    work.query = at.query + part * few<D, M>::QUERIES;
+    work.query_count = min(segment.count * shape.group - work.query, few<D, M>::QUERIES);
     if (work.query_count <= 0)
-        work.from = work.to;
+        return work;
+    int first_row = segment.sight == ATTENTION_TREE ? 0 : row_of(shape, work.query);
+    int last_row =
+        segment.sight == ATTENTION_RUN ? row_of(shape, work.query + work.query_count - 1) : segment.count - 1;
+    work.from = call.window ? max(segment.base + first_row - call.window + 1, 0) : 0;
+    work.to = segment.base + last_row + 1;
+    work.splits = 1;
     return work;
 }
 
-/* Grid: [kv head, row or part of a tile, split]. ROWS: single rows from `fused` on; otherwise tiles of `queries`.
- * held: queries of a block at most. */
+/* Grid: [kv head, row, split] of single rows from `fused` on, which ROWS are; otherwise [kv head, tile, part]. */
 template <int D, int M, bool ROWS>
 static __global__ void __launch_bounds__(few<D, M>::THREADS)
-    attend_few(const struct heads_call heads, const struct attention_call call, int queries, int held)
+    attend_few(const struct heads_call heads, const struct attention_call call, const struct few_shape shape)
 {
-    constexpr int WARPS = few<D, M>::WARPS, PART = few<D, M>::PART, STEP = WARPS * CHUNK;
+    constexpr int WARPS = few<D, M>::WARPS, PART = few<D, M>::PART, THREADS = few<D, M>::THREADS;
     extern __shared__ float4 shared[];
     bf16 *own_queries = (bf16 *)shared;
+    const bf16 *new_key = own_queries + few<D, M>::QUERIES * few<D, M>::QUERY_PITCH;
+    const bf16 *new_value = new_key + few<D, M>::QUERY_PITCH;
     float *sums = (float *)((char *)shared + few<D, M>::QUERY_BYTES);
-    int kv_head = (int)blockIdx.x, tile = (int)blockIdx.y, splits = (int)gridDim.z;
+    int kv_head = (int)blockIdx.x, tile = (int)blockIdx.y;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    const struct attention_work work =
-        ROWS ? row_work<D>(call, tile, (int)blockIdx.z, splits) : few_work<D, M>(call, tile, queries);
-    if (work.from == work.to) {
-        wait_for_previous(); /* if none waited, this kernel could end before the one before it */
+    struct attention_work work =
+        ROWS ? row_work<D>(call, shape, tile, (int)gridDim.z) : few_work<D, M>(call, shape, tile, (int)blockIdx.z);
+    if (ROWS)
+        work.split = (int)blockIdx.z;
+    if (work.split >= work.splits) {
+        if (blockIdx.z == 0) /* if none waited, this kernel could end before the one before it */
+            wait_for_previous();
         return;
     }
+
+    /* Chunks go round the blocks that share them, and round the warps of each. */
     const struct attention_segment &segment = work.segment;
-    size_t cache = ((size_t)segment.session * (size_t)call.kv_heads + (size_t)kv_head) * (size_t)call.capacity * D;
+    size_t cache = (size_t)(segment.session * call.kv_heads + kv_head) * (size_t)call.capacity * D;
     const bf16 *keys = (const bf16 *)call.keys + cache, *values = (const bf16 *)call.values + cache;
-    const struct attention_cut cut = find_cut(call, work);
-    int key = work.from + warp * CHUNK, last = work.to - 1, group = call.heads / call.kv_heads;
-    bool early = key + CHUNK <= min(segment.base, work.to);
+    int sharers = work.splits, share = work.split, step = WARPS * sharers * CHUNK;
+    int key = work.from + (warp * sharers + share) * CHUNK;
+    /* Of a single row only what is committed is read. */
+    int last = ROWS ? max(segment.base - 1, 0) : work.to - 1;
+    bool early = ROWS || key + CHUNK <= segment.base;
     struct chunk<PART> chunk;
-    struct head_rotation<D / 64> rotation;
-    if (early) {
+    if (early && key < work.to) {
         fetch_keys<D, PART>(chunk, keys, key, last);
         fetch_values<D, PART>(chunk, values, key, last);
     }
-    ask_for_keys<D, few<D, M>::THREADS>(keys, values, work.from, min(work.to, segment.base),
-                                        work.query / few<D, M>::QUERIES,
-                                        (segment.count * group + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES);
-    if (ROWS && warp <= group)
-        rotation = load_rotation<D / 64>(heads, warp < group ? heads.q_norm : heads.k_norm, heads.positions[tile]);
-    wait_for_previous();
-    let_next_start();
-    if (ROWS)
-        make_heads<D>(own_queries, heads, tile, kv_head, warp, rotation, work.split == work.splits - 1);
-    else
-        copy_queries<D, M>(own_queries, call, work, kv_head);
-    __syncthreads();
+    int row = work.query + min(lane, work.query_count - 1); /* that the lane looks up */
+    const struct attention_cut cut =
+        ROWS ? attention_cut{segment.base, 0}
+             : cut_of(call, segment, row_of(shape, work.query), row_of(shape, work.query + work.query_count - 1));
+    row = ROWS ? 0 : row_of(shape, row);
+    auto is_cut = [&](int at) { return at + CHUNK > cut.new_from || at < cut.window_to; };
+    auto look = [&](int at) -> uint32_t {
+        return ROWS ? (uint32_t)ones(work.to - at) : (uint32_t)sees(call, segment, row, at);
+    };
+    uint32_t seen = is_cut(key) ? look(key) : 0;
+    int parts = ROWS ? 1 : (segment.count * shape.group + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES;
+    int part = ROWS ? 0 : work.query / few<D, M>::QUERIES;
+    ask_for_keys<D>(keys, values, work.from + step, min(work.to, segment.base),
+                    (part * sharers + share) * THREADS + (int)threadIdx.x, parts * sharers * THREADS);
+    if (ROWS) {
+        unsigned chunks = (unsigned)(work.to - work.from + CHUNK - 1) / CHUNK;
+        make_heads<D>(own_queries, heads, tile, kv_head, shape.group,
+                      (chunks - 1) % (unsigned)sharers == (unsigned)share);
+    } else {
+        wait_for_previous();
+        let_next_start();
+        copy_queries<D, M>(own_queries, call, shape, work, kv_head);
+    }
     if (!early && key < work.to) {
         fetch_keys<D, PART>(chunk, keys, key, last);
         fetch_values<D, PART>(chunk, values, key, last);
     }
+    __syncthreads();
+
     const bf16 *lane_queries = own_queries + lane / 4 * few<D, M>::QUERY_PITCH + lane % 4 * 8;
     struct running<D, M> running;
     start(running);
-    for (; key < work.to; key += STEP) {
+#pragma unroll 1
+    for (; key < work.to; key += step) {
+        bool is_new = ROWS && key + CHUNK > segment.base, masked = is_cut(key), more = key + step < work.to;
         float scores[M][2][4] = {};
+        if (is_new)
+            patch_keys<PART>(chunk, new_key, key, segment.base);
         add_scores<D, M>(scores, lane_queries, chunk);
 #pragma unroll
-        for (int part = 1; part < D / PART; part++) {
-            fetch_keys<D, PART>(chunk, keys + part * PART, key, last);
-            add_scores<D, M>(scores, lane_queries + part * PART, chunk);
+        for (int p = 1; p < D / PART; p++) {
+            fetch_keys<D, PART>(chunk, keys + p * PART, key, last);
+            if (is_new)
+                patch_keys<PART>(chunk, new_key + p * PART, key, segment.base);
+            add_scores<D, M>(scores, lane_queries + p * PART, chunk);
         }
-        if (key + STEP < work.to)
-            fetch_keys<D, PART>(chunk, keys, key + STEP, last);
-        if (key + CHUNK > cut.new_from || key < cut.window_to)
-            mask<M>(call, work, key, scores);
+        if (more)
+            fetch_keys<D, PART>(chunk, keys, key + step, last);
+        if (masked)
+            mask<M>(seen, scores);
+        if (more && is_cut(key + step))
+            seen = look(key + step);
         weigh<D, M, 2>(running, scores);
+        if (is_new)
+            patch_values<PART>(chunk, new_value, key, segment.base);
         add_values<D, M>(running, 0, scores, chunk);
 #pragma unroll
-        for (int part = 1; part < D / PART; part++) {
-            fetch_values<D, PART>(chunk, values + part * PART, key, last);
-            add_values<D, M>(running, part, scores, chunk);
+        for (int p = 1; p < D / PART; p++) {
+            fetch_values<D, PART>(chunk, values + p * PART, key, last);
+            if (is_new)
+                patch_values<PART>(chunk, new_value + p * PART, key, segment.base);
+            add_values<D, M>(running, p, scores, chunk);
         }
-        if (key + STEP < work.to)
-            fetch_values<D, PART>(chunk, values, key + STEP, last);
+        if (more)
+            fetch_values<D, PART>(chunk, values, key + step, last);
     }
-    put_merged<D, M>(call, work, kv_head, running, sums, held);
+    put_merged<D, M>(call, shape, work, kv_head, running, sums);
     if (ROWS && work.splits > 1)
-        join_if_last(call, work, splits, tile, kv_head);
+        join_if_last(call, work, (int)gridDim.z, tile, kv_head);
 }
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
@@ -367,16 +538,29 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
+/* depth: splits, or parts of a tile. */
 template <int D, int M, bool ROWS>
-static void launch_few(const struct heads_call *heads, const struct attention_call *call, int tiles, int splits,
-                       int queries, cudaStream_t stream)
+static void launch_few(const struct heads_call *heads, const struct attention_call *call, int tiles, int depth,
+                       cudaStream_t stream)
 {
-    int held = least(few<D, M>::QUERIES, call->longest * (call->heads / call->kv_heads));
-    size_t sums = (size_t)few<D, M>::WARPS * (size_t)held * (few<D, M>::SUM_PITCH * sizeof(float) + sizeof(float2));
+    int group = call->heads / call->kv_heads;
+    const struct few_shape shape = {group, least(few<D, M>::QUERIES, call->longest * group),
+                                    ((1u << 31) + (uint32_t)group - 1) / (uint32_t)group};
+    size_t sums =
+        (size_t)few<D, M>::WARPS * (size_t)shape.held * (few<D, M>::SUM_PITCH * sizeof(float) + sizeof(float2));
     size_t bytes = few<D, M>::QUERY_BYTES + sums;
-    dim3 grid((unsigned)call->kv_heads, (unsigned)tiles, (unsigned)splits);
+    dim3 grid((unsigned)call->kv_heads, (unsigned)tiles, (unsigned)depth);
     CUDA_CHECK(cudaFuncSetAttribute(attend_few<D, M, ROWS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    launch(attend_few<D, M, ROWS>, grid, few<D, M>::THREADS, bytes, stream, *heads, *call, queries, held);
+    launch(attend_few<D, M, ROWS>, grid, few<D, M>::THREADS, bytes, stream, *heads, *call, shape);
+}
+
+/* Tiles of `queries`, in parts; of a tile only those that some segment may fill. */
+template <int D, int M> static void launch_tiles(const struct attention_call *call, int queries, cudaStream_t stream)
+{
+    const struct heads_call none = {};
+    int most = least(queries, call->longest * (call->heads / call->kv_heads));
+    launch_few<D, M, false>(&none, call, call->tile_count, (most + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES,
+                            stream);
 }
 
 static bool has_size(enum element type, int head_size)
@@ -402,11 +586,11 @@ void kernels_attend_rows(const struct heads_call *heads, const struct attention_
     int splits = device_multiprocessors() / (call->rows * call->kv_heads);
     splits = splits < 1 ? 1 : least(splits, ATTENTION_SPLITS);
     if (call->head_size == 64)
-        launch_few<64, 1, true>(heads, call, call->rows, splits, 0, stream);
+        launch_few<64, 1, true>(heads, call, call->rows, splits, stream);
     else if (call->head_size == 128)
-        launch_few<128, 1, true>(heads, call, call->rows, splits, 0, stream);
+        launch_few<128, 1, true>(heads, call, call->rows, splits, stream);
     else
-        launch_few<256, 1, true>(heads, call, call->rows, splits, 0, stream);
+        launch_few<256, 1, true>(heads, call, call->rows, splits, stream);
 }
 
 bool attend_few_takes(const struct attention_call *call)
@@ -418,17 +602,15 @@ bool attend_few_takes(const struct attention_call *call)
 
 void attend_few_queries(const struct attention_call *call, int queries, cudaStream_t stream)
 {
-    const struct heads_call none = {};
     bool wide = call->head_size < 256 && parts_of(call, 16) * call->kv_heads > device_multiprocessors();
-    int tiles = call->tile_count * queries / (wide ? 32 : 16);
     if (call->head_size == 64 && wide)
-        launch_few<64, 2, false>(&none, call, tiles, 1, queries, stream);
+        launch_tiles<64, 2>(call, queries, stream);
     else if (call->head_size == 64)
-        launch_few<64, 1, false>(&none, call, tiles, 1, queries, stream);
+        launch_tiles<64, 1>(call, queries, stream);
     else if (call->head_size == 128 && wide)
-        launch_few<128, 2, false>(&none, call, tiles, 1, queries, stream);
+        launch_tiles<128, 2>(call, queries, stream);
     else if (call->head_size == 128)
-        launch_few<128, 1, false>(&none, call, tiles, 1, queries, stream);
+        launch_tiles<128, 1>(call, queries, stream);
     else
-        launch_few<256, 1, false>(&none, call, tiles, 1, queries, stream);
+        launch_tiles<256, 1>(call, queries, stream);
 }
