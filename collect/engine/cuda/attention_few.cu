@@ -1,7 +1,8 @@
 /* Attention where few queries meet few keys, or single rows any number: what counts is how long a call takes from its
  * first load to its last store. A block has 16 or 32 queries that share a KV head, and its warps share out the keys, in
  * chunks of 16, which go from the GPU's memory straight to the tensor cores' registers; no warp waits for another until
- * all are joined at the end.
+ * all are joined at the end. So do the blocks of a cluster, which are joined in their shared memory: as many as have a
+ * place at once.
  *
  * For that, the fragments of mma.cuh are filled in another order. Of keys and queries the dimensions 32 j + 8 t, ...,
  * + 7 are lane t's of its two k-steps 2 j and 2 j + 1, 16 bytes that it loads at once: which dimension is which does
@@ -19,7 +20,8 @@
 #include "collect/engine/cuda/heads.cuh"
 
 #define CHUNK 16 /* keys */
-#define TURNS 3  /* chunks that each warp has taken before single rows' keys are split once more */
+#define TURNS 3  /* chunks that each warp has taken before single rows' keys are split between more clusters */
+#define CLUSTER_MAXIMUM 8
 
 /* Of heads of D elements, M * 16 queries. Memory: queries, the new key and the new value, sums of each warp, pairs of
  * each warp and of all. */
@@ -41,6 +43,46 @@ struct few_shape {
 static __device__ __forceinline__ int row_of(const struct few_shape &shape, int query)
 {
     return (int)__umulhi(2 * (uint32_t)query + 1, shape.inverse);
+}
+
+/* --- clusters ----------------------------------------------------------------------------------------------------- */
+
+/* A cluster lies along the grid's x; before compute capability 9.0 each has one block. */
+struct few_place {
+    int cluster, blocks, block; /* which cluster, how many blocks it has, which of them this one is */
+};
+
+static __device__ __forceinline__ struct few_place find_place(void)
+{
+    struct few_place place = {(int)blockIdx.x, 1, 0};
+#if __CUDA_ARCH__ >= 900
+    asm("mov.u32 %0, %%clusterid.x;" : "=r"(place.cluster));
+    asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(place.blocks));
+    asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(place.block));
+#endif
+    return place;
+}
+
+/* Waits for all blocks of the cluster, and for what they wrote before. */
+static __device__ __forceinline__ void meet_cluster(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+#else
+    __syncthreads();
+#endif
+}
+
+/* Where block `block` of the cluster has what this one has in shared memory at `own`. */
+template <typename T> static __device__ __forceinline__ const T *of_block(const T *own, int block)
+{
+#if __CUDA_ARCH__ >= 900
+    const T *there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(own), "r"(block));
+    return there;
+#else
+    return own;
+#endif
 }
 
 /* --- chunks of keys ---------------------------------------------------------------------------------------------- */
@@ -278,13 +320,19 @@ struct few_sums {
     float4 sums;
 };
 
-/* Parts 0, ..., COUNT - 1 together, in their order. */
+static __device__ __forceinline__ struct few_sums sums_at(const float2 *pair, const float *sums)
+{
+    const float2 held = *pair;
+    return {held.x, held.y, *(const float4 *)sums};
+}
+
+/* Parts 0, ..., COUNT - 1 together, in their order; those that have no weights do not count. */
 template <int COUNT> static __device__ __forceinline__ struct few_sums join_sums(const struct few_sums (&parts)[COUNT])
 {
     struct few_sums all = {-INFINITY, 0, {}};
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        all.best = fmaxf(all.best, parts[i].best);
+        all.best = fmaxf(all.best, parts[i].total > 0 ? parts[i].best : -INFINITY);
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         float factor = parts[i].total > 0 ? power_of_two((parts[i].best - all.best) * LOG2_E) : 0;
@@ -354,47 +402,62 @@ static __device__ __forceinline__ void put_sums(const struct attention_call &cal
             make_float2(all.best, all.total);
 }
 
-/* What the warps have, together. */
+/* What the warps have, together, in place of the first warp's sums; then what the blocks of the cluster have, each
+ * for some of the queries. */
 template <int D, int M>
 static __device__ __forceinline__ void put_merged(const struct attention_call &call, const struct few_shape &shape,
-                                                  const struct attention_work &work, int kv_head,
+                                                  const struct attention_work &work, const struct few_place &place,
                                                   const struct running<D, M> &running, float *sums)
 {
     constexpr int WARPS = few<D, M>::WARPS, PITCH = few<D, M>::SUM_PITCH, UNITS = few<D, M>::UNITS;
     int warp = (int)threadIdx.x / WARP, held = shape.held;
-    float2 *pairs = (float2 *)(sums + WARPS * held * PITCH);
+    float2 *pairs = (float2 *)(sums + WARPS * held * PITCH), *own_pairs = pairs + WARPS * held;
     leave_sums<D, M>(running, work.query_count, sums + warp * held * PITCH, pairs + warp * held);
     __syncthreads();
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < work.query_count * UNITS; i += few<D, M>::THREADS) {
         int query = i / UNITS, unit = i % UNITS;
+        float *own = sums + query * PITCH + unit * 4;
         struct few_sums parts[WARPS];
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            const float2 pair = pairs[w * held + query];
-            parts[w].best = pair.x;
-            parts[w].total = pair.y;
-            parts[w].sums = *(const float4 *)(sums + (w * held + query) * PITCH + unit * 4);
-        }
-        put_sums<D>(call, shape, work, kv_head, query, unit, join_sums(parts));
+        for (int w = 0; w < WARPS; w++)
+            parts[w] = sums_at(&pairs[w * held + query], own + w * held * PITCH);
+        const struct few_sums all = join_sums(parts);
+        *(float4 *)own = all.sums;
+        if (unit == 0)
+            own_pairs[query] = make_float2(all.best, all.total);
     }
+    meet_cluster();
+#pragma unroll 1
+    for (int i = (int)threadIdx.x;; i += few<D, M>::THREADS) {
+        int query = i / UNITS * place.blocks + place.block, unit = i % UNITS;
+        struct few_sums parts[CLUSTER_MAXIMUM] = {};
+        if (query >= work.query_count)
+            break;
+#pragma unroll
+        for (int b = 0; b < CLUSTER_MAXIMUM; b++)
+            if (b < place.blocks)
+                parts[b] = sums_at(of_block(&own_pairs[query], b), of_block(sums + query * PITCH + unit * 4, b));
+        put_sums<D>(call, shape, work, place.cluster, query, unit, join_sums(parts));
+    }
+    meet_cluster(); /* the others may still read here */
 }
 
 /* --- the kernel --------------------------------------------------------------------------------------------------- */
 
-/* A single row, whose keys are split in up to `splits` ways. */
+/* A single row, whose keys are split between up to `splits` clusters of `blocks`. */
 template <int D>
-static __device__ __forceinline__ struct attention_work row_work(const struct attention_call &call,
-                                                                 const struct few_shape &shape, int row, int splits)
+static __device__ __forceinline__ struct attention_work
+row_work(const struct attention_call &call, const struct few_shape &shape, int row, int splits, int blocks)
 {
-    constexpr int SHARE = few<D, 1>::WARPS * TURNS * CHUNK;
+    const int share = few<D, 1>::WARPS * TURNS * CHUNK * blocks;
     struct attention_work work = {};
     work.segment = call.segments[row];
     work.query_count = shape.group;
     work.to = work.segment.base + 1;
     work.from = call.window ? max(work.to - call.window, 0) : 0;
     work.splits = 1;
-    while (work.splits < splits && work.splits * SHARE < work.to - work.from)
+    while (work.splits < splits && work.splits * share < work.to - work.from)
         work.splits++;
     return work;
 }
@@ -423,7 +486,8 @@ static __device__ __forceinline__ struct attention_work few_work(const struct at
     return work;
 }
 
-/* Grid: [kv head, row, split] of single rows from `fused` on, which ROWS are; otherwise [kv head, tile, part]. */
+/* Grid, in clusters: [kv head, row, split] of single rows from `fused` on, which ROWS are; otherwise [kv head, tile,
+ * part]. */
 template <int D, int M, bool ROWS>
 static __global__ void __launch_bounds__(few<D, M>::THREADS)
     attend_few(const struct heads_call heads, const struct attention_call call, const struct few_shape shape)
@@ -434,10 +498,11 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
     const bf16 *new_key = own_queries + few<D, M>::QUERIES * few<D, M>::QUERY_PITCH;
     const bf16 *new_value = new_key + few<D, M>::QUERY_PITCH;
     float *sums = (float *)((char *)shared + few<D, M>::QUERY_BYTES);
-    int kv_head = (int)blockIdx.x, tile = (int)blockIdx.y;
+    const struct few_place place = find_place();
+    int kv_head = place.cluster, tile = (int)blockIdx.y;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    struct attention_work work =
-        ROWS ? row_work<D>(call, shape, tile, (int)gridDim.z) : few_work<D, M>(call, shape, tile, (int)blockIdx.z);
+    struct attention_work work = ROWS ? row_work<D>(call, shape, tile, (int)gridDim.z, place.blocks)
+                                      : few_work<D, M>(call, shape, tile, (int)blockIdx.z);
     if (ROWS)
         work.split = (int)blockIdx.z;
     if (work.split >= work.splits) {
@@ -450,7 +515,8 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
     const struct attention_segment &segment = work.segment;
     size_t cache = (size_t)(segment.session * call.kv_heads + kv_head) * (size_t)call.capacity * D;
     const bf16 *keys = (const bf16 *)call.keys + cache, *values = (const bf16 *)call.values + cache;
-    int sharers = work.splits, share = work.split, step = WARPS * sharers * CHUNK;
+    int sharers = work.splits * place.blocks, share = work.split * place.blocks + place.block,
+        step = WARPS * sharers * CHUNK;
     int key = work.from + (warp * sharers + share) * CHUNK;
     /* Of a single row only what is committed is read. */
     int last = ROWS ? max(segment.base - 1, 0) : work.to - 1;
@@ -526,8 +592,8 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
         if (more)
             fetch_values<D, PART>(chunk, values, key + step, last);
     }
-    put_merged<D, M>(call, shape, work, kv_head, running, sums);
-    if (ROWS && work.splits > 1)
+    put_merged<D, M>(call, shape, work, place, running, sums);
+    if (ROWS && work.splits > 1 && place.block == 0)
         join_if_last(call, work, (int)gridDim.z, tile, kv_head);
 }
 
@@ -538,20 +604,38 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* depth: splits, or parts of a tile. */
+/* Blocks that share the keys of each of `count` that have work: as many as have a place at once. A cluster lies within
+ * a group of multiprocessors, which has 16 or more. */
+static int cluster_blocks(int count)
+{
+    int groups = device_multiprocessors() / 16, blocks = device_overlaps() ? CLUSTER_MAXIMUM : 1;
+    while (blocks > 1 && groups * (16 / blocks) < count)
+        blocks--;
+    return blocks;
+}
+
+/* depth: splits, or parts of a tile; in clusters of `blocks`. */
 template <int D, int M, bool ROWS>
 static void launch_few(const struct heads_call *heads, const struct attention_call *call, int tiles, int depth,
-                       cudaStream_t stream)
+                       int blocks, cudaStream_t stream)
 {
     int group = call->heads / call->kv_heads;
     const struct few_shape shape = {group, least(few<D, M>::QUERIES, call->longest * group),
                                     ((1u << 31) + (uint32_t)group - 1) / (uint32_t)group};
-    size_t sums =
-        (size_t)few<D, M>::WARPS * (size_t)shape.held * (few<D, M>::SUM_PITCH * sizeof(float) + sizeof(float2));
+    size_t held = (size_t)few<D, M>::WARPS * (size_t)shape.held;
+    size_t sums = held * few<D, M>::SUM_PITCH * sizeof(float) + (held + (size_t)shape.held) * sizeof(float2);
     size_t bytes = few<D, M>::QUERY_BYTES + sums;
-    dim3 grid((unsigned)call->kv_heads, (unsigned)tiles, (unsigned)depth);
+    dim3 grid((unsigned)(call->kv_heads * blocks), (unsigned)tiles, (unsigned)depth);
     CUDA_CHECK(cudaFuncSetAttribute(attend_few<D, M, ROWS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    launch(attend_few<D, M, ROWS>, grid, few<D, M>::THREADS, bytes, stream, *heads, *call, shape);
+    launch_clusters(attend_few<D, M, ROWS>, (unsigned)blocks, grid, few<D, M>::THREADS, bytes, stream, *heads, *call,
+                    shape);
+}
+
+/* Parts of tiles, with M * 16 queries each, that have work. */
+static int parts_of(const struct attention_call *call, int queries)
+{
+    int segments = (call->rows + call->longest - 1) / call->longest;
+    return segments * ((call->longest * (call->heads / call->kv_heads) + queries - 1) / queries);
 }
 
 /* Tiles of `queries`, in parts; of a tile only those that some segment may fill. */
@@ -560,19 +644,12 @@ template <int D, int M> static void launch_tiles(const struct attention_call *ca
     const struct heads_call none = {};
     int most = least(queries, call->longest * (call->heads / call->kv_heads));
     launch_few<D, M, false>(&none, call, call->tile_count, (most + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES,
-                            stream);
+                            cluster_blocks(parts_of(call, few<D, M>::QUERIES) * call->kv_heads), stream);
 }
 
 static bool has_size(enum element type, int head_size)
 {
     return type == ELEMENT_BFLOAT16 && (head_size == 64 || head_size == 128 || head_size == 256);
-}
-
-/* Parts of tiles, with M * 16 queries each, that have work. */
-static int parts_of(const struct attention_call *call, int queries)
-{
-    int segments = (call->rows + call->longest - 1) / call->longest;
-    return segments * ((call->longest * (call->heads / call->kv_heads) + queries - 1) / queries);
 }
 
 bool kernels_attend_rows_takes(enum element type, int rows, int heads, int kv_heads, int head_size)
@@ -583,14 +660,15 @@ bool kernels_attend_rows_takes(enum element type, int rows, int heads, int kv_he
 
 void kernels_attend_rows(const struct heads_call *heads, const struct attention_call *call, cudaStream_t stream)
 {
-    int splits = device_multiprocessors() / (call->rows * call->kv_heads);
+    int count = call->rows * call->kv_heads, blocks = cluster_blocks(count);
+    int splits = device_multiprocessors() / (count * blocks);
     splits = splits < 1 ? 1 : least(splits, ATTENTION_SPLITS);
     if (call->head_size == 64)
-        launch_few<64, 1, true>(heads, call, call->rows, splits, stream);
+        launch_few<64, 1, true>(heads, call, call->rows, splits, blocks, stream);
     else if (call->head_size == 128)
-        launch_few<128, 1, true>(heads, call, call->rows, splits, stream);
+        launch_few<128, 1, true>(heads, call, call->rows, splits, blocks, stream);
     else
-        launch_few<256, 1, true>(heads, call, call->rows, splits, stream);
+        launch_few<256, 1, true>(heads, call, call->rows, splits, blocks, stream);
 }
 
 bool attend_few_takes(const struct attention_call *call)
