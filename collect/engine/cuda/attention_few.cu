@@ -1,8 +1,8 @@
 /* Attention where few queries meet few keys, or single rows any number: what counts is how long a call takes from its
- * first load to its last store. A block has 16 or 32 queries that share a KV head, and its warps share out the keys, in
+ * first load to its last store. A block has 16 or 64 queries that share a KV head, and its warps share out the keys, in
  * chunks of 16, which go from the GPU's memory straight to the tensor cores' registers; no warp waits for another until
  * all are joined at the end. So do the blocks of a cluster, which are joined in their shared memory: as many as have a
- * place at once.
+ * place at once. Of 64 queries, a warp has 32: whichever of two warps comes second finds its keys near.
  *
  * For that, the fragments of mma.cuh are filled in another order. Of keys and queries the dimensions 32 j + 8 t, ...,
  * + 7 are lane t's of its two k-steps 2 j and 2 j + 1, 16 bytes that it loads at once: which dimension is which does
@@ -22,14 +22,15 @@
 #define CHUNK 16 /* keys */
 #define TURNS 3  /* chunks that each warp has taken before single rows' keys are split between more clusters */
 #define CLUSTER_MAXIMUM 8
+#define NARROW 3 /* blocks of a cluster that blocks of 16 queries are to leave a place for */
 
-/* Of heads of D elements, M * 16 queries. Memory: queries, the new key and the new value, sums of each warp, pairs of
- * each warp and of all. */
+/* Of heads of D elements, M groups of M * 16 queries, each with warps that share out the keys. Memory: queries, the new
+ * key and the new value, sums of each sharer, pairs of each sharer and of all. */
 template <int D, int M> struct few {
-    static constexpr int WARPS = D * M <= 128 ? 12 : 8, THREADS = WARPS * WARP, QUERIES = 16 * M;
+    static constexpr int WARPS = D * M <= 128 ? 12 : 8, THREADS = WARPS * WARP, SHARERS = WARPS / M;
+    static constexpr int GROUP = 16 * M, QUERIES = M * GROUP;
     static constexpr int PART = D < 128 ? D : 128; /* dimensions that are loaded at a time */
-    static constexpr int QUERY_PITCH = D + 32, SUM_PITCH = D + 16;
-    static constexpr int QUERY_BYTES = (QUERIES + 2) * QUERY_PITCH * (int)sizeof(bf16);
+    static constexpr int QUERY_PITCH = D + 32, QUERY_BYTES = (QUERIES + 2) * QUERY_PITCH * (int)sizeof(bf16);
     static constexpr int UNITS = D / 4; /* of a query's sums, of four columns each */
 };
 
@@ -345,20 +346,27 @@ template <int COUNT> static __device__ __forceinline__ struct few_sums join_sums
     return all;
 }
 
-/* A warp's results to shared memory. Of lane t = lane % 4, four n-tiles' columns in turn stand at unit 16 u + 4 v + t,
- * v = 2 (second column) + (second four): so lanes that store at once store side by side. */
-template <int D, int M>
-static __device__ __forceinline__ void leave_sums(const struct running<D, M> &running, int count, float *sums,
-                                                  float2 *pairs)
+/* Where a unit of a query's sums stands in shared memory: units of queries that are stored at once lie in other banks.
+ */
+template <int D> static __device__ __forceinline__ int unit_at(int query, int unit)
 {
-    constexpr int PITCH = few<D, M>::SUM_PITCH;
+    return query * D + (unit ^ query % 2 * 4) * 4;
+}
+
+/* A warp's results to shared memory; its queries are `first`, ... of the block's `count`. Of lane t = lane % 4, four
+ * n-tiles' columns in turn are unit 16 u + 4 v + t, v = 2 (second column) + (second four): so lanes that store at once
+ * store side by side. */
+template <int D, int M>
+static __device__ __forceinline__ void leave_sums(const struct running<D, M> &running, int first, int count,
+                                                  float *sums, float2 *pairs)
+{
     int lane = (int)threadIdx.x % WARP;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float total = running.total[m][half];
-            int query = m * 16 + half * 8 + lane / 4;
+            int query = first + m * 16 + half * 8 + lane / 4;
             total += __shfl_xor_sync(ALL_LANES, total, 1);
             total += __shfl_xor_sync(ALL_LANES, total, 2);
             if (query >= count)
@@ -369,7 +377,7 @@ static __device__ __forceinline__ void leave_sums(const struct running<D, M> &ru
             for (int v = 0; v < D / 16; v++) {
                 const float(*four)[4] = &running.sums[m][v / 4 * 8 + v % 2 * 4];
                 int column = half * 2 + v / 2 % 2;
-                *(float4 *)(sums + query * PITCH + v * 16 + lane % 4 * 4) =
+                *(float4 *)(sums + unit_at<D>(query, v * 4 + lane % 4)) =
                     make_float4(four[0][column], four[1][column], four[2][column], four[3][column]);
             }
         }
@@ -402,26 +410,27 @@ static __device__ __forceinline__ void put_sums(const struct attention_call &cal
             make_float2(all.best, all.total);
 }
 
-/* What the warps have, together, in place of the first warp's sums; then what the blocks of the cluster have, each
+/* What the sharers have, together, in place of the first one's sums; then what the blocks of the cluster have, each
  * for some of the queries. */
 template <int D, int M>
 static __device__ __forceinline__ void put_merged(const struct attention_call &call, const struct few_shape &shape,
                                                   const struct attention_work &work, const struct few_place &place,
                                                   const struct running<D, M> &running, float *sums)
 {
-    constexpr int WARPS = few<D, M>::WARPS, PITCH = few<D, M>::SUM_PITCH, UNITS = few<D, M>::UNITS;
-    int warp = (int)threadIdx.x / WARP, held = shape.held;
-    float2 *pairs = (float2 *)(sums + WARPS * held * PITCH), *own_pairs = pairs + WARPS * held;
-    leave_sums<D, M>(running, work.query_count, sums + warp * held * PITCH, pairs + warp * held);
+    constexpr int SHARERS = few<D, M>::SHARERS, UNITS = few<D, M>::UNITS;
+    int warp = (int)threadIdx.x / WARP, sharer = warp % SHARERS, held = shape.held;
+    float2 *pairs = (float2 *)(sums + SHARERS * held * D), *own_pairs = pairs + SHARERS * held;
+    leave_sums<D, M>(running, warp / SHARERS * few<D, M>::GROUP, work.query_count, sums + sharer * held * D,
+                     pairs + sharer * held);
     __syncthreads();
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < work.query_count * UNITS; i += few<D, M>::THREADS) {
         int query = i / UNITS, unit = i % UNITS;
-        float *own = sums + query * PITCH + unit * 4;
-        struct few_sums parts[WARPS];
+        float *own = sums + unit_at<D>(query, unit);
+        struct few_sums parts[SHARERS];
 #pragma unroll
-        for (int w = 0; w < WARPS; w++)
-            parts[w] = sums_at(&pairs[w * held + query], own + w * held * PITCH);
+        for (int k = 0; k < SHARERS; k++)
+            parts[k] = sums_at(&pairs[k * held + query], own + k * held * D);
         const struct few_sums all = join_sums(parts);
         *(float4 *)own = all.sums;
         if (unit == 0)
@@ -437,7 +446,7 @@ static __device__ __forceinline__ void put_merged(const struct attention_call &c
 #pragma unroll
         for (int b = 0; b < CLUSTER_MAXIMUM; b++)
             if (b < place.blocks)
-                parts[b] = sums_at(of_block(&own_pairs[query], b), of_block(sums + query * PITCH + unit * 4, b));
+                parts[b] = sums_at(of_block(&own_pairs[query], b), of_block(sums + unit_at<D>(query, unit), b));
         put_sums<D>(call, shape, work, place.cluster, query, unit, join_sums(parts));
     }
     meet_cluster(); /* the others may still read here */
@@ -492,7 +501,7 @@ template <int D, int M, bool ROWS>
 static __global__ void __launch_bounds__(few<D, M>::THREADS)
     attend_few(const struct heads_call heads, const struct attention_call call, const struct few_shape shape)
 {
-    constexpr int WARPS = few<D, M>::WARPS, PART = few<D, M>::PART, THREADS = few<D, M>::THREADS;
+    constexpr int SHARERS = few<D, M>::SHARERS, PART = few<D, M>::PART, THREADS = few<D, M>::THREADS;
     extern __shared__ float4 shared[];
     bf16 *own_queries = (bf16 *)shared;
     const bf16 *new_key = own_queries + few<D, M>::QUERIES * few<D, M>::QUERY_PITCH;
@@ -515,9 +524,11 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
     const struct attention_segment &segment = work.segment;
     size_t cache = (size_t)(segment.session * call.kv_heads + kv_head) * (size_t)call.capacity * D;
     const bf16 *keys = (const bf16 *)call.keys + cache, *values = (const bf16 *)call.values + cache;
-    int sharers = work.splits * place.blocks, share = work.split * place.blocks + place.block,
-        step = WARPS * sharers * CHUNK;
-    int key = work.from + (warp * sharers + share) * CHUNK;
+    int blocks = work.splits * place.blocks, block = work.split * place.blocks + place.block;
+    int step = SHARERS * blocks * CHUNK, key = work.from + (warp % SHARERS * blocks + block) * CHUNK;
+    int own_query = warp / SHARERS * few<D, M>::GROUP;
+    if (own_query >= work.query_count)
+        key = work.to;
     /* Of a single row only what is committed is read. */
     int last = ROWS ? max(segment.base - 1, 0) : work.to - 1;
     bool early = ROWS || key + CHUNK <= segment.base;
@@ -526,7 +537,7 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
         fetch_keys<D, PART>(chunk, keys, key, last);
         fetch_values<D, PART>(chunk, values, key, last);
     }
-    int row = work.query + min(lane, work.query_count - 1); /* that the lane looks up */
+    int row = work.query + min(own_query + lane, work.query_count - 1); /* that the lane looks up */
     const struct attention_cut cut =
         ROWS ? attention_cut{segment.base, 0}
              : cut_of(call, segment, row_of(shape, work.query), row_of(shape, work.query + work.query_count - 1));
@@ -539,11 +550,11 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
     int parts = ROWS ? 1 : (segment.count * shape.group + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES;
     int part = ROWS ? 0 : work.query / few<D, M>::QUERIES;
     ask_for_keys<D>(keys, values, work.from + step, min(work.to, segment.base),
-                    (part * sharers + share) * THREADS + (int)threadIdx.x, parts * sharers * THREADS);
+                    (part * blocks + block) * THREADS + (int)threadIdx.x, parts * blocks * THREADS);
     if (ROWS) {
         unsigned chunks = (unsigned)(work.to - work.from + CHUNK - 1) / CHUNK;
         make_heads<D>(own_queries, heads, tile, kv_head, shape.group,
-                      (chunks - 1) % (unsigned)sharers == (unsigned)share);
+                      (chunks - 1) % (unsigned)blocks == (unsigned)block);
     } else {
         wait_for_previous();
         let_next_start();
@@ -555,7 +566,7 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
     }
     __syncthreads();
 
-    const bf16 *lane_queries = own_queries + lane / 4 * few<D, M>::QUERY_PITCH + lane % 4 * 8;
+    const bf16 *lane_queries = own_queries + (own_query + lane / 4) * few<D, M>::QUERY_PITCH + lane % 4 * 8;
     struct running<D, M> running;
     start(running);
 #pragma unroll 1
@@ -622,8 +633,8 @@ static void launch_few(const struct heads_call *heads, const struct attention_ca
     int group = call->heads / call->kv_heads;
     const struct few_shape shape = {group, least(few<D, M>::QUERIES, call->longest * group),
                                     ((1u << 31) + (uint32_t)group - 1) / (uint32_t)group};
-    size_t held = (size_t)few<D, M>::WARPS * (size_t)shape.held;
-    size_t sums = held * few<D, M>::SUM_PITCH * sizeof(float) + (held + (size_t)shape.held) * sizeof(float2);
+    size_t held = (size_t)few<D, M>::SHARERS * (size_t)shape.held;
+    size_t sums = held * D * sizeof(float) + (held + (size_t)shape.held) * sizeof(float2);
     size_t bytes = few<D, M>::QUERY_BYTES + sums;
     dim3 grid((unsigned)(call->kv_heads * blocks), (unsigned)tiles, (unsigned)depth);
     CUDA_CHECK(cudaFuncSetAttribute(attend_few<D, M, ROWS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
@@ -631,7 +642,7 @@ static void launch_few(const struct heads_call *heads, const struct attention_ca
                     shape);
 }
 
-/* Parts of tiles, with M * 16 queries each, that have work. */
+/* Parts of tiles, with so many queries each, that have work. */
 static int parts_of(const struct attention_call *call, int queries)
 {
     int segments = (call->rows + call->longest - 1) / call->longest;
@@ -673,14 +684,16 @@ void kernels_attend_rows(const struct heads_call *heads, const struct attention_
 
 bool attend_few_takes(const struct attention_call *call)
 {
-    int queries = 16 * (call->head_size == 256 ? 1 : 2);
+    bool large = call->head_size == 256;
+    int queries = large ? few<256, 1>::QUERIES : few<128, 2>::QUERIES;
     return has_size(call->type, call->head_size) && call->reach > 0 && call->reach <= ATTENTION_NEAR &&
-           parts_of(call, queries) * call->kv_heads <= 2 * device_multiprocessors();
+           parts_of(call, queries) * call->kv_heads <= (large ? 2 : 1) * device_multiprocessors();
 }
 
 void attend_few_queries(const struct attention_call *call, int queries, cudaStream_t stream)
 {
-    bool wide = call->head_size < 256 && parts_of(call, 16) * call->kv_heads > device_multiprocessors();
+    int narrow = parts_of(call, few<128, 1>::QUERIES) * call->kv_heads;
+    bool wide = call->head_size < 256 && narrow * (device_overlaps() ? NARROW : 1) > device_multiprocessors();
     if (call->head_size == 64 && wide)
         launch_tiles<64, 2>(call, queries, stream);
     else if (call->head_size == 64)
