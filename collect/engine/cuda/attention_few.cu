@@ -46,6 +46,12 @@ static __device__ __forceinline__ int row_of(const struct few_shape &shape, int 
     return (int)__umulhi(2 * (uint32_t)query + 1, shape.inverse);
 }
 
+/* As the compiler sees that all lanes have the same, it makes nothing of what would follow if they had not. */
+static __device__ __forceinline__ int warp_index(void)
+{
+    return __shfl_sync(ALL_LANES, (int)threadIdx.x / WARP, 0);
+}
+
 /* --- clusters ----------------------------------------------------------------------------------------------------- */
 
 /* A cluster lies along the grid's x; before compute capability 9.0 each has one block. */
@@ -276,12 +282,12 @@ static __device__ __forceinline__ void copy_queries(bf16 *queries, const struct 
  * they are `wanted`. */
 template <int D>
 static __device__ __forceinline__ void make_heads(bf16 *queries, const struct heads_call &given, int row, int kv_head,
-                                                  int group, bool wanted)
+                                                  int warp, int group, bool wanted)
 {
     constexpr int PITCH = few<D, 1>::QUERY_PITCH, WARPS = few<D, 1>::WARPS, QUERIES = few<D, 1>::QUERIES;
     struct heads_call heads = given;
     heads.head_size = D;
-    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, units = group + (wanted ? 2 : 0);
+    int lane = (int)threadIdx.x % WARP, units = group + (wanted ? 2 : 0);
     int position = heads.positions[row], slot = heads.slots[row], session = heads.sessions[row];
     for (int i = group * D / 8 + (int)threadIdx.x; i < QUERIES * D / 8; i += few<D, 1>::THREADS)
         *(uint4 *)(queries + i / (D / 8) * PITCH + i % (D / 8) * 8) = make_uint4(0, 0, 0, 0);
@@ -377,7 +383,7 @@ static __device__ __forceinline__ void leave_sums(const struct running<D, M> &ru
             for (int v = 0; v < D / 16; v++) {
                 const float(*four)[4] = &running.sums[m][v / 4 * 8 + v % 2 * 4];
                 int column = half * 2 + v / 2 % 2;
-                *(float4 *)(sums + unit_at<D>(query, v * 4 + lane % 4)) =
+                *(float4 *)(sums + unit_at<D>(query, v % 2 * 4 + lane % 4) + v / 2 * 32) =
                     make_float4(four[0][column], four[1][column], four[2][column], four[3][column]);
             }
         }
@@ -415,10 +421,10 @@ static __device__ __forceinline__ void put_sums(const struct attention_call &cal
 template <int D, int M>
 static __device__ __forceinline__ void put_merged(const struct attention_call &call, const struct few_shape &shape,
                                                   const struct attention_work &work, const struct few_place &place,
-                                                  const struct running<D, M> &running, float *sums)
+                                                  const struct running<D, M> &running, int warp, float *sums)
 {
     constexpr int SHARERS = few<D, M>::SHARERS, UNITS = few<D, M>::UNITS;
-    int warp = (int)threadIdx.x / WARP, sharer = warp % SHARERS, held = shape.held;
+    int sharer = warp % SHARERS, held = shape.held;
     float2 *pairs = (float2 *)(sums + SHARERS * held * D), *own_pairs = pairs + SHARERS * held;
     leave_sums<D, M>(running, warp / SHARERS * few<D, M>::GROUP, work.query_count, sums + sharer * held * D,
                      pairs + sharer * held);
@@ -509,7 +515,7 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
     float *sums = (float *)((char *)shared + few<D, M>::QUERY_BYTES);
     const struct few_place place = find_place();
     int kv_head = place.cluster, tile = (int)blockIdx.y;
-    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    int lane = (int)threadIdx.x % WARP, warp = warp_index();
     struct attention_work work = ROWS ? row_work<D>(call, shape, tile, (int)gridDim.z, place.blocks)
                                       : few_work<D, M>(call, shape, tile, (int)blockIdx.z);
     if (ROWS)
@@ -546,14 +552,14 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
     auto look = [&](int at) -> uint32_t {
         return ROWS ? (uint32_t)ones(work.to - at) : (uint32_t)sees(call, segment, row, at);
     };
-    uint32_t seen = is_cut(key) ? look(key) : 0;
+    uint32_t seen = key < work.to && is_cut(key) ? look(key) : 0;
     int parts = ROWS ? 1 : (segment.count * shape.group + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES;
     int part = ROWS ? 0 : work.query / few<D, M>::QUERIES;
     ask_for_keys<D>(keys, values, work.from + step, min(work.to, segment.base),
                     (part * blocks + block) * THREADS + (int)threadIdx.x, parts * blocks * THREADS);
     if (ROWS) {
         unsigned chunks = (unsigned)(work.to - work.from + CHUNK - 1) / CHUNK;
-        make_heads<D>(own_queries, heads, tile, kv_head, shape.group,
+        make_heads<D>(own_queries, heads, tile, kv_head, warp, shape.group,
                       (chunks - 1) % (unsigned)blocks == (unsigned)block);
     } else {
         wait_for_previous();
@@ -603,7 +609,7 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
         if (more)
             fetch_values<D, PART>(chunk, values, key + step, last);
     }
-    put_merged<D, M>(call, shape, work, place, running, sums);
+    put_merged<D, M>(call, shape, work, place, running, warp, sums);
     if (ROWS && work.splits > 1 && place.block == 0)
         join_if_last(call, work, (int)gridDim.z, tile, kv_head);
 }
