@@ -24,10 +24,13 @@
 #define CLUSTER_MAXIMUM 8
 #define NARROW 3 /* blocks of a cluster that blocks of 16 queries are to leave a place for */
 
-/* Of heads of D elements, M groups of M * 16 queries, each with warps that share out the keys. Memory: queries, the new
- * key and the new value, sums of each sharer, pairs of each sharer and of all. */
-template <int D, int M> struct few {
-    static constexpr int WARPS = D * M <= 128 ? 12 : 8, THREADS = WARPS * WARP, SHARERS = WARPS / M;
+/* Of heads of D elements, M groups of M * 16 queries, each with warps that share out the keys. Blocks of single ROWS
+ * are small: the products before and after them, whose blocks take what they leave, ask for weights meanwhile. Memory:
+ * queries, the new key and the new value, sums of each sharer, pairs of each sharer and of all. */
+template <int D, int M, bool ROWS = false> struct few {
+    static constexpr int WARPS = ROWS ? 6 : D * M <= 128 ? 12 : 8, THREADS = WARPS * WARP, SHARERS = WARPS / M;
+    static constexpr int SHARE = SHARERS * TURNS * CHUNK;  /* keys of a block, before a row's are split */
+    static constexpr int PLACES = ROWS && D < 256 ? 2 : 1; /* for blocks on a multiprocessor, at least */
     static constexpr int GROUP = 16 * M, QUERIES = M * GROUP;
     static constexpr int PART = D < 128 ? D : 128; /* dimensions that are loaded at a time */
     static constexpr int QUERY_PITCH = D + 32, QUERY_BYTES = (QUERIES + 2) * QUERY_PITCH * (int)sizeof(bf16);
@@ -284,15 +287,15 @@ template <int D>
 static __device__ __forceinline__ void make_heads(bf16 *queries, const struct heads_call &given, int row, int kv_head,
                                                   int warp, int group, bool wanted)
 {
-    constexpr int PITCH = few<D, 1>::QUERY_PITCH, WARPS = few<D, 1>::WARPS, QUERIES = few<D, 1>::QUERIES;
+    constexpr int PITCH = few<D, 1>::QUERY_PITCH, QUERIES = few<D, 1>::QUERIES;
     struct heads_call heads = given;
     heads.head_size = D;
     int lane = (int)threadIdx.x % WARP, units = group + (wanted ? 2 : 0);
     int position = heads.positions[row], slot = heads.slots[row], session = heads.sessions[row];
-    for (int i = group * D / 8 + (int)threadIdx.x; i < QUERIES * D / 8; i += few<D, 1>::THREADS)
+    for (int i = group * D / 8 + (int)threadIdx.x; i < QUERIES * D / 8; i += few<D, 1, true>::THREADS)
         *(uint4 *)(queries + i / (D / 8) * PITCH + i % (D / 8) * 8) = make_uint4(0, 0, 0, 0);
 #pragma unroll 1
-    for (int unit = warp;; unit += WARPS) {
+    for (int unit = warp;; unit += few<D, 1, true>::WARPS) {
         bool is_query = unit<group, is_value = unit> group;
         int head = is_query ? kv_head * group + unit : heads.heads + (unit - group) * heads.kv_heads + kv_head;
         const struct head_rotation<D / 64> rotation =
@@ -418,19 +421,19 @@ static __device__ __forceinline__ void put_sums(const struct attention_call &cal
 
 /* What the sharers have, together, in place of the first one's sums; then what the blocks of the cluster have, each
  * for some of the queries. */
-template <int D, int M>
+template <int D, int M, bool ROWS>
 static __device__ __forceinline__ void put_merged(const struct attention_call &call, const struct few_shape &shape,
                                                   const struct attention_work &work, const struct few_place &place,
                                                   const struct running<D, M> &running, int warp, float *sums)
 {
-    constexpr int SHARERS = few<D, M>::SHARERS, UNITS = few<D, M>::UNITS;
+    constexpr int SHARERS = few<D, M, ROWS>::SHARERS, UNITS = few<D, M>::UNITS, THREADS = few<D, M, ROWS>::THREADS;
     int sharer = warp % SHARERS, held = shape.held;
     float2 *pairs = (float2 *)(sums + SHARERS * held * D), *own_pairs = pairs + SHARERS * held;
     leave_sums<D, M>(running, warp / SHARERS * few<D, M>::GROUP, work.query_count, sums + sharer * held * D,
                      pairs + sharer * held);
     __syncthreads();
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < work.query_count * UNITS; i += few<D, M>::THREADS) {
+    for (int i = (int)threadIdx.x; i < work.query_count * UNITS; i += THREADS) {
         int query = i / UNITS, unit = i % UNITS;
         float *own = sums + unit_at<D>(query, unit);
         struct few_sums parts[SHARERS];
@@ -444,7 +447,7 @@ static __device__ __forceinline__ void put_merged(const struct attention_call &c
     }
     meet_cluster();
 #pragma unroll 1
-    for (int i = (int)threadIdx.x;; i += few<D, M>::THREADS) {
+    for (int i = (int)threadIdx.x;; i += THREADS) {
         int query = i / UNITS * place.blocks + place.block, unit = i % UNITS;
         struct few_sums parts[CLUSTER_MAXIMUM] = {};
         if (query >= work.query_count)
@@ -465,7 +468,7 @@ template <int D>
 static __device__ __forceinline__ struct attention_work
 row_work(const struct attention_call &call, const struct few_shape &shape, int row, int splits, int blocks)
 {
-    const int share = few<D, 1>::WARPS * TURNS * CHUNK * blocks;
+    const int share = few<D, 1, true>::SHARE * blocks;
     struct attention_work work = {};
     work.segment = call.segments[row];
     work.query_count = shape.group;
@@ -504,10 +507,10 @@ static __device__ __forceinline__ struct attention_work few_work(const struct at
 /* Grid, in clusters: [kv head, row, split] of single rows from `fused` on, which ROWS are; otherwise [kv head, tile,
  * part]. */
 template <int D, int M, bool ROWS>
-static __global__ void __launch_bounds__(few<D, M>::THREADS)
+static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROWS>::PLACES)
     attend_few(const struct heads_call heads, const struct attention_call call, const struct few_shape shape)
 {
-    constexpr int SHARERS = few<D, M>::SHARERS, PART = few<D, M>::PART, THREADS = few<D, M>::THREADS;
+    constexpr int SHARERS = few<D, M, ROWS>::SHARERS, PART = few<D, M>::PART, THREADS = few<D, M, ROWS>::THREADS;
     extern __shared__ float4 shared[];
     bf16 *own_queries = (bf16 *)shared;
     const bf16 *new_key = own_queries + few<D, M>::QUERIES * few<D, M>::QUERY_PITCH;
@@ -609,7 +612,7 @@ static __global__ void __launch_bounds__(few<D, M>::THREADS)
         if (more)
             fetch_values<D, PART>(chunk, values, key + step, last);
     }
-    put_merged<D, M>(call, shape, work, place, running, warp, sums);
+    put_merged<D, M, ROWS>(call, shape, work, place, running, warp, sums);
     if (ROWS && work.splits > 1 && place.block == 0)
         join_if_last(call, work, (int)gridDim.z, tile, kv_head);
 }
@@ -639,13 +642,13 @@ static void launch_few(const struct heads_call *heads, const struct attention_ca
     int group = call->heads / call->kv_heads;
     const struct few_shape shape = {group, least(few<D, M>::QUERIES, call->longest * group),
                                     ((1u << 31) + (uint32_t)group - 1) / (uint32_t)group};
-    size_t held = (size_t)few<D, M>::SHARERS * (size_t)shape.held;
+    size_t held = (size_t)few<D, M, ROWS>::SHARERS * (size_t)shape.held;
     size_t sums = held * D * sizeof(float) + (held + (size_t)shape.held) * sizeof(float2);
     size_t bytes = few<D, M>::QUERY_BYTES + sums;
     dim3 grid((unsigned)(call->kv_heads * blocks), (unsigned)tiles, (unsigned)depth);
     CUDA_CHECK(cudaFuncSetAttribute(attend_few<D, M, ROWS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    launch_clusters(attend_few<D, M, ROWS>, (unsigned)blocks, grid, few<D, M>::THREADS, bytes, stream, *heads, *call,
-                    shape);
+    launch_clusters(attend_few<D, M, ROWS>, (unsigned)blocks, grid, few<D, M, ROWS>::THREADS, bytes, stream, *heads,
+                    *call, shape);
 }
 
 /* Parts of tiles, with so many queries each, that have work. */
@@ -675,17 +678,24 @@ bool kernels_attend_rows_takes(enum element type, int rows, int heads, int kv_he
            rows * kv_heads <= ATTENTION_COUNTERS;
 }
 
+/* A row's keys are split between as many clusters as have a place besides, if there may be so many keys. */
+template <int D>
+static void launch_rows(const struct heads_call *heads, const struct attention_call *call, cudaStream_t stream)
+{
+    int count = call->rows * call->kv_heads, blocks = cluster_blocks(count), share = few<D, 1, true>::SHARE * blocks;
+    int places = few<D, 1, true>::PLACES * device_multiprocessors() / (count * blocks);
+    int splits = least(least(places, ATTENTION_SPLITS), (call->capacity + share - 1) / share);
+    launch_few<D, 1, true>(heads, call, call->rows, splits < 1 ? 1 : splits, blocks, stream);
+}
+
 void kernels_attend_rows(const struct heads_call *heads, const struct attention_call *call, cudaStream_t stream)
 {
-    int count = call->rows * call->kv_heads, blocks = cluster_blocks(count);
-    int splits = device_multiprocessors() / (count * blocks);
-    splits = splits < 1 ? 1 : least(splits, ATTENTION_SPLITS);
     if (call->head_size == 64)
-        launch_few<64, 1, true>(heads, call, call->rows, splits, blocks, stream);
+        launch_rows<64>(heads, call, stream);
     else if (call->head_size == 128)
-        launch_few<128, 1, true>(heads, call, call->rows, splits, blocks, stream);
+        launch_rows<128>(heads, call, stream);
     else
-        launch_few<256, 1, true>(heads, call, call->rows, splits, blocks, stream);
+        launch_rows<256>(heads, call, stream);
 }
 
 bool attend_few_takes(const struct attention_call *call)
