@@ -37,16 +37,26 @@ template <int D, int M, bool ROWS = false> struct few {
     static constexpr int UNITS = D / 4; /* of a query's sums, of four columns each */
 };
 
-/* What a launch hands over. held: queries of a block at most. */
+/* What a launch hands over. held: queries of a block at most; blocks: of a cluster. */
 struct few_shape {
-    int group, held;
-    uint32_t inverse; /* see row_of() */
+    int group, held, blocks;
+    uint32_t group_inverse, blocks_inverse; /* see quotient() */
 };
 
-/* query / group: the inverse is 2^31 / group, rounded up, which is exact while 2 * query * group < 2^31. */
+/* n / divisor: the inverse is 2^31 / divisor, rounded up, which is exact while 2 * n * divisor < 2^31. */
+static __device__ __forceinline__ int quotient(int n, uint32_t inverse)
+{
+    return (int)__umulhi(2 * (uint32_t)n + 1, inverse);
+}
+
+static uint32_t inverse_of(int divisor)
+{
+    return ((1u << 31) + (uint32_t)divisor - 1) / (uint32_t)divisor;
+}
+
 static __device__ __forceinline__ int row_of(const struct few_shape &shape, int query)
 {
-    return (int)__umulhi(2 * (uint32_t)query + 1, shape.inverse);
+    return quotient(query, shape.group_inverse);
 }
 
 /* As the compiler sees that all lanes have the same, it makes nothing of what would follow if they had not. */
@@ -59,18 +69,13 @@ static __device__ __forceinline__ int warp_index(void)
 
 /* A cluster lies along the grid's x; before compute capability 9.0 each has one block. */
 struct few_place {
-    int cluster, blocks, block; /* which cluster, how many blocks it has, which of them this one is */
+    int cluster, block; /* which cluster, and which of its blocks this one is */
 };
 
-static __device__ __forceinline__ struct few_place find_place(void)
+static __device__ __forceinline__ struct few_place find_place(const struct few_shape &shape)
 {
-    struct few_place place = {(int)blockIdx.x, 1, 0};
-#if __CUDA_ARCH__ >= 900
-    asm("mov.u32 %0, %%clusterid.x;" : "=r"(place.cluster));
-    asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(place.blocks));
-    asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(place.block));
-#endif
-    return place;
+    int cluster = quotient((int)blockIdx.x, shape.blocks_inverse);
+    return {cluster, (int)blockIdx.x - cluster * shape.blocks};
 }
 
 /* Waits for all blocks of the cluster, and for what they wrote before. */
@@ -448,13 +453,13 @@ static __device__ __forceinline__ void put_merged(const struct attention_call &c
     meet_cluster();
 #pragma unroll 1
     for (int i = (int)threadIdx.x;; i += THREADS) {
-        int query = i / UNITS * place.blocks + place.block, unit = i % UNITS;
+        int query = i / UNITS * shape.blocks + place.block, unit = i % UNITS;
         struct few_sums parts[CLUSTER_MAXIMUM] = {};
         if (query >= work.query_count)
             break;
 #pragma unroll
         for (int b = 0; b < CLUSTER_MAXIMUM; b++)
-            if (b < place.blocks)
+            if (b < shape.blocks)
                 parts[b] = sums_at(of_block(&own_pairs[query], b), of_block(sums + unit_at<D>(query, unit), b));
         put_sums<D>(call, shape, work, place.cluster, query, unit, join_sums(parts));
     }
@@ -480,6 +485,13 @@ row_work(const struct attention_call &call, const struct few_shape &shape, int r
     return work;
 }
 
+/* A segment, asked for before what follows: the compiler would wait until it is needed. */
+static __device__ __forceinline__ struct attention_segment load_now(const struct attention_segment *from)
+{
+    const volatile struct attention_segment *now = from;
+    return {now->session, now->first, now->count, now->base, now->sight};
+}
+
 /* Part `part` of a tile's queries, and all keys that they may see. */
 template <int D, int M>
 static __device__ __forceinline__ struct attention_work few_work(const struct attention_call &call,
@@ -487,13 +499,13 @@ static __device__ __forceinline__ struct attention_work few_work(const struct at
 {
     struct attention_work work = {};
     const struct attention_tile at = call.tiles[tile];
-    if (at.segment < 0)
-        return work;
-    const struct attention_segment segment = call.segments[at.segment];
+    struct attention_segment segment = load_now(call.segments); /* often the only one: not asked for after the tile */
+    if (at.segment > 0)
+        segment = call.segments[at.segment];
     work.segment = segment;
     work.query = at.query + part * few<D, M>::QUERIES;
     work.query_count = min(segment.count * shape.group - work.query, few<D, M>::QUERIES);
-    if (work.query_count <= 0)
+    if (at.segment < 0 || work.query_count <= 0)
         return work;
     int first_row = segment.sight == ATTENTION_TREE ? 0 : row_of(shape, work.query);
     int last_row =
@@ -516,10 +528,10 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
     const bf16 *new_key = own_queries + few<D, M>::QUERIES * few<D, M>::QUERY_PITCH;
     const bf16 *new_value = new_key + few<D, M>::QUERY_PITCH;
     float *sums = (float *)((char *)shared + few<D, M>::QUERY_BYTES);
-    const struct few_place place = find_place();
+    const struct few_place place = find_place(shape);
     int kv_head = place.cluster, tile = (int)blockIdx.y;
     int lane = (int)threadIdx.x % WARP, warp = warp_index();
-    struct attention_work work = ROWS ? row_work<D>(call, shape, tile, (int)gridDim.z, place.blocks)
+    struct attention_work work = ROWS ? row_work<D>(call, shape, tile, (int)gridDim.z, shape.blocks)
                                       : few_work<D, M>(call, shape, tile, (int)blockIdx.z);
     if (ROWS)
         work.split = (int)blockIdx.z;
@@ -533,7 +545,7 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
     const struct attention_segment &segment = work.segment;
     size_t cache = (size_t)(segment.session * call.kv_heads + kv_head) * (size_t)call.capacity * D;
     const bf16 *keys = (const bf16 *)call.keys + cache, *values = (const bf16 *)call.values + cache;
-    int blocks = work.splits * place.blocks, block = work.split * place.blocks + place.block;
+    int blocks = work.splits * shape.blocks, block = work.split * shape.blocks + place.block;
     int step = SHARERS * blocks * CHUNK, key = work.from + (warp % SHARERS * blocks + block) * CHUNK;
     int own_query = warp / SHARERS * few<D, M>::GROUP;
     if (own_query >= work.query_count)
@@ -640,8 +652,11 @@ static void launch_few(const struct heads_call *heads, const struct attention_ca
                        int blocks, cudaStream_t stream)
 {
     int group = call->heads / call->kv_heads;
-    const struct few_shape shape = {group, least(few<D, M>::QUERIES, call->longest * group),
-                                    ((1u << 31) + (uint32_t)group - 1) / (uint32_t)group};
+    const struct few_shape shape = {.group = group,
+                                    .held = least(few<D, M>::QUERIES, call->longest * group),
+                                    .blocks = blocks,
+                                    .group_inverse = inverse_of(group),
+                                    .blocks_inverse = inverse_of(blocks)};
     size_t held = (size_t)few<D, M, ROWS>::SHARERS * (size_t)shape.held;
     size_t sums = held * D * sizeof(float) + (held + (size_t)shape.held) * sizeof(float2);
     size_t bytes = few<D, M>::QUERY_BYTES + sums;
