@@ -1,8 +1,8 @@
 /* Attention where few queries meet few keys, or single rows any number: what counts is how long a call takes from its
- * first load to its last store. A block has 16 or 64 queries that share a KV head, and its warps share out the keys, in
+ * first load to its last store. A block has 16 or 32 queries that share a KV head, and its warps share out the keys, in
  * chunks of 16, which go from the GPU's memory straight to the tensor cores' registers; no warp waits for another until
  * all are joined at the end. So do the blocks of a cluster, which are joined in their shared memory: as many as have a
- * place at once. Of 64 queries, a warp has 32: whichever of two warps comes second finds its keys near.
+ * place at once.
  *
  * Sessions that bring one row each, as `auto` does, come here right from the product of queries, keys and values: the
  * block norms and rotates its queries, and the one that has the last keys makes the new key and value, takes them from
@@ -13,8 +13,6 @@
  * and what the host knows, such as how to divide by a group's size, is handed over. */
 #include "collect/engine/cuda/attention_few.cuh"
 #include "collect/engine/cuda/heads.cuh"
-
-#define NARROW 3 /* blocks of a cluster that blocks of 16 queries are to leave a place for */
 
 /* --- queries ------------------------------------------------------------------------------------------------------ */
 
@@ -135,7 +133,7 @@ template <int D, int M, bool ROWS>
 static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROWS>::PLACES)
     attend_few(const struct heads_call heads, const struct attention_call call, const struct few_shape shape)
 {
-    constexpr int SHARERS = few<D, M, ROWS>::SHARERS, PART = few<D, M>::PART, THREADS = few<D, M, ROWS>::THREADS;
+    constexpr int WARPS = few<D, M, ROWS>::WARPS, PART = few<D, M>::PART, THREADS = few<D, M, ROWS>::THREADS;
     extern __shared__ float4 shared[];
     bf16 *own_queries = (bf16 *)shared;
     const bf16 *new_key = own_queries + few<D, M>::QUERIES * few<D, M>::QUERY_PITCH;
@@ -159,10 +157,7 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
     size_t cache = (size_t)(segment.session * call.kv_heads + kv_head) * (size_t)call.capacity * D;
     const bf16 *keys = (const bf16 *)call.keys + cache, *values = (const bf16 *)call.values + cache;
     int blocks = work.splits * shape.blocks, block = work.split * shape.blocks + place.block;
-    int step = SHARERS * blocks * CHUNK, key = work.from + (warp % SHARERS * blocks + block) * CHUNK;
-    int own_query = warp / SHARERS * few<D, M>::GROUP;
-    if (own_query >= work.query_count)
-        key = work.to;
+    int step = WARPS * blocks * CHUNK, key = work.from + (warp * blocks + block) * CHUNK;
     /* Of a single row only what is committed is read. */
     int last = ROWS ? max(segment.base - 1, 0) : work.to - 1;
     bool early = ROWS || key + CHUNK <= segment.base;
@@ -171,7 +166,7 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
         fetch_keys<D, PART>(chunk, keys, key, last);
         fetch_values<D, PART>(chunk, values, key, last);
     }
-    int row = work.query + min(own_query + lane, work.query_count - 1); /* that the lane looks up */
+    int row = work.query + min(lane, work.query_count - 1); /* that the lane looks up */
     const struct attention_cut cut =
         ROWS ? attention_cut{segment.base, 0}
              : cut_of(call, segment, row_of(shape, work.query), row_of(shape, work.query + work.query_count - 1));
@@ -200,7 +195,7 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
     }
     __syncthreads();
 
-    const bf16 *lane_queries = own_queries + (own_query + lane / 4) * few<D, M>::QUERY_PITCH + lane % 4 * 8;
+    const bf16 *lane_queries = own_queries + lane / 4 * few<D, M>::QUERY_PITCH + lane % 4 * 8;
     struct running<D, M> running;
     start(running);
 #pragma unroll 1
@@ -276,7 +271,7 @@ static void launch_few(const struct heads_call *heads, const struct attention_ca
                                     .blocks = blocks,
                                     .group_inverse = inverse_of(group),
                                     .blocks_inverse = inverse_of(blocks)};
-    size_t held = (size_t)few<D, M, ROWS>::SHARERS * (size_t)shape.held;
+    size_t held = (size_t)few<D, M, ROWS>::WARPS * (size_t)shape.held;
     size_t sums = held * D * sizeof(float) + (held + (size_t)shape.held) * sizeof(float2);
     size_t bytes = few<D, M>::QUERY_BYTES + sums;
     dim3 grid((unsigned)(call->kv_heads * blocks), (unsigned)tiles, (unsigned)depth);
@@ -285,7 +280,7 @@ static void launch_few(const struct heads_call *heads, const struct attention_ca
                     *call, shape);
 }
 
-/* Parts of tiles, with so many queries each, that have work. */
+/* Parts of tiles, with M * 16 queries each, that have work. */
 static int parts_of(const struct attention_call *call, int queries)
 {
     int segments = (call->rows + call->longest - 1) / call->longest;
@@ -334,16 +329,15 @@ void kernels_attend_rows(const struct heads_call *heads, const struct attention_
 
 bool attend_few_takes(const struct attention_call *call)
 {
-    bool large = call->head_size == 256;
-    int queries = large ? few<256, 1>::QUERIES : few<128, 2>::QUERIES;
+    int queries = call->head_size == 256 ? few<256, 1>::QUERIES : few<128, 2>::QUERIES;
     return has_size(call->type, call->head_size) && call->reach > 0 && call->reach <= ATTENTION_NEAR &&
-           parts_of(call, queries) * call->kv_heads <= (large ? 2 : 1) * device_multiprocessors();
+           parts_of(call, queries) * call->kv_heads <= 2 * device_multiprocessors();
 }
 
 void attend_few_queries(const struct attention_call *call, int queries, cudaStream_t stream)
 {
-    int narrow = parts_of(call, few<128, 1>::QUERIES) * call->kv_heads;
-    bool wide = call->head_size < 256 && narrow * (device_overlaps() ? NARROW : 1) > device_multiprocessors();
+    bool wide =
+        call->head_size < 256 && parts_of(call, few<128, 1>::QUERIES) * call->kv_heads > device_multiprocessors();
     if (call->head_size == 64 && wide)
         launch_tiles<64, 2>(call, queries, stream);
     else if (call->head_size == 64)

@@ -13,14 +13,14 @@
 #define TURNS 3  /* chunks that each warp has taken before single rows' keys are split between more clusters */
 #define CLUSTER_MAXIMUM 8
 
-/* Of heads of D elements, M groups of M * 16 queries, each with warps that share out the keys. Blocks of single ROWS
- * are small: the products before and after them, whose blocks take what they leave, ask for weights meanwhile. Memory:
- * queries, the new key and the new value, sums of each sharer, pairs of each sharer and of all. */
+/* Of heads of D elements, M * 16 queries. Blocks of single ROWS are small: the products before and after them, whose
+ * blocks take what they leave, ask for weights meanwhile. Memory: queries, the new key and the new value, sums of each
+ * warp, pairs of each warp and of all. */
 template <int D, int M, bool ROWS = false> struct few {
-    static constexpr int WARPS = ROWS ? 6 : D * M <= 128 ? 12 : 8, THREADS = WARPS * WARP, SHARERS = WARPS / M;
-    static constexpr int SHARE = SHARERS * TURNS * CHUNK;  /* keys of a block, before a row's are split */
+    static constexpr int WARPS = ROWS ? 6 : D * M <= 128 ? 12 : 8, THREADS = WARPS * WARP;
+    static constexpr int SHARE = WARPS * TURNS * CHUNK;    /* keys of a block, before a row's are split */
     static constexpr int PLACES = ROWS && D < 256 ? 2 : 1; /* for blocks on a multiprocessor, at least */
-    static constexpr int GROUP = 16 * M, QUERIES = M * GROUP;
+    static constexpr int QUERIES = 16 * M;
     static constexpr int PART = D < 128 ? D : 128; /* dimensions that are loaded at a time */
     static constexpr int QUERY_PITCH = D + 32, QUERY_BYTES = (QUERIES + 2) * QUERY_PITCH * (int)sizeof(bf16);
     static constexpr int UNITS = D / 4; /* of a query's sums, of four columns each */
@@ -288,12 +288,11 @@ template <int D> static __device__ __forceinline__ int unit_at(int query, int un
     return query * D + (unit ^ query % 2 * 4) * 4;
 }
 
-/* A warp's results to shared memory; its queries are `first`, ... of the block's `count`. Of lane t = lane % 4, four
- * n-tiles' columns in turn are unit 16 u + 4 v + t, v = 2 (second column) + (second four): so lanes that store at once
- * store side by side. */
+/* A warp's results of `count` queries to shared memory. Of lane t = lane % 4, four n-tiles' columns in turn are unit
+ * 16 u + 4 v + t, v = 2 (second column) + (second four): so lanes that store at once store side by side. */
 template <int D, int M>
-static __device__ __forceinline__ void leave_sums(const struct running<D, M> &running, int first, int count,
-                                                  float *sums, float2 *pairs)
+static __device__ __forceinline__ void leave_sums(const struct running<D, M> &running, int count, float *sums,
+                                                  float2 *pairs)
 {
     int lane = (int)threadIdx.x % WARP;
 #pragma unroll
@@ -301,7 +300,7 @@ static __device__ __forceinline__ void leave_sums(const struct running<D, M> &ru
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float total = running.total[m][half];
-            int query = first + m * 16 + half * 8 + lane / 4;
+            int query = m * 16 + half * 8 + lane / 4;
             total += __shfl_xor_sync(ALL_LANES, total, 1);
             total += __shfl_xor_sync(ALL_LANES, total, 2);
             if (query >= count)
@@ -345,27 +344,26 @@ static __device__ __forceinline__ void put_sums(const struct attention_call &cal
             make_float2(all.best, all.total);
 }
 
-/* What the sharers have, together, in place of the first one's sums; then what the blocks of the cluster have, each
+/* What the warps have, together, in place of the first warp's sums; then what the blocks of the cluster have, each
  * for some of the queries. */
 template <int D, int M, bool ROWS>
 static __device__ __forceinline__ void put_merged(const struct attention_call &call, const struct few_shape &shape,
                                                   const struct attention_work &work, const struct few_place &place,
                                                   const struct running<D, M> &running, int warp, float *sums)
 {
-    constexpr int SHARERS = few<D, M, ROWS>::SHARERS, UNITS = few<D, M>::UNITS, THREADS = few<D, M, ROWS>::THREADS;
-    int sharer = warp % SHARERS, held = shape.held;
-    float2 *pairs = (float2 *)(sums + SHARERS * held * D), *own_pairs = pairs + SHARERS * held;
-    leave_sums<D, M>(running, warp / SHARERS * few<D, M>::GROUP, work.query_count, sums + sharer * held * D,
-                     pairs + sharer * held);
+    constexpr int WARPS = few<D, M, ROWS>::WARPS, UNITS = few<D, M>::UNITS, THREADS = few<D, M, ROWS>::THREADS;
+    int held = shape.held;
+    float2 *pairs = (float2 *)(sums + WARPS * held * D), *own_pairs = pairs + WARPS * held;
+    leave_sums<D, M>(running, work.query_count, sums + warp * held * D, pairs + warp * held);
     __syncthreads();
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < work.query_count * UNITS; i += THREADS) {
         int query = i / UNITS, unit = i % UNITS;
         float *own = sums + unit_at<D>(query, unit);
-        struct few_sums parts[SHARERS];
+        struct few_sums parts[WARPS];
 #pragma unroll
-        for (int k = 0; k < SHARERS; k++)
-            parts[k] = sums_at(&pairs[k * held + query], own + k * held * D);
+        for (int w = 0; w < WARPS; w++)
+            parts[w] = sums_at(&pairs[w * held + query], own + w * held * D);
         const struct few_sums all = join_sums(parts);
         *(float4 *)own = all.sums;
         if (unit == 0)
