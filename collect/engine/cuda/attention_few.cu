@@ -1,8 +1,7 @@
 /* Attention where few queries meet few keys, or single rows any number: what counts is how long a call takes from its
  * first load to its last store. A block has 16 or 32 queries that share a KV head, and its warps share out the keys, in
  * chunks of 16, which go from the GPU's memory straight to the tensor cores' registers; no warp waits for another until
- * all are joined at the end. So do the blocks of a cluster, which are joined in their shared memory: as many as have a
- * place at once.
+ * all are joined at the end. So do the blocks of a cluster, which are joined in their shared memory.
  *
  * Sessions that bring one row each, as `auto` does, come here right from the product of queries, keys and values: the
  * block norms and rotates its queries, and the one that has the last keys makes the new key and value, takes them from
@@ -250,32 +249,47 @@ static uint32_t inverse_of(int divisor)
     return ((1u << 31) + (uint32_t)divisor - 1) / (uint32_t)divisor;
 }
 
-/* Blocks that share the keys of each of `count` that have work: as many as have a place at once. A cluster lies within
- * a group of multiprocessors, which has 16 or more. */
-static int cluster_blocks(int count)
+/* Into how many blocks the keys of each of `count` that have work are shared out, a cluster: as many as leave as much
+ * place as they take, so that a kernel after it comes in before it ends; and how many such clusters have a place. */
+template <int D, int M, bool ROWS> static int place_clusters(int count, size_t bytes, int *blocks)
 {
-    int groups = device_multiprocessors() / 16, blocks = device_overlaps() ? CLUSTER_MAXIMUM : 1;
-    while (blocks > 1 && groups * (16 / blocks) < count)
-        blocks--;
-    return blocks;
+    int places = few<D, M, ROWS>::PLACES * device_multiprocessors();
+    *blocks = device_overlaps() ? least(CLUSTER_MAXIMUM, places / (2 * count)) : 1;
+    for (; *blocks > 1; --*blocks) {
+        int clusters = count_clusters(attend_few<D, M, ROWS>, (unsigned)*blocks, few<D, M, ROWS>::THREADS, bytes);
+        if (clusters >= 2 * count)
+            return clusters;
+    }
+    *blocks = 1;
+    return places;
 }
 
-/* depth: splits, or parts of a tile; in clusters of `blocks`. */
-template <int D, int M, bool ROWS>
-static void launch_few(const struct heads_call *heads, const struct attention_call *call, int tiles, int depth,
-                       int blocks, cudaStream_t stream)
+/* Between how many clusters a single row's keys are split at most: all that have a place, if there may be so many. */
+template <int D> static int row_splits(const struct attention_call *call, int blocks, int clusters)
 {
-    int group = call->heads / call->kv_heads;
+    int share = few<D, 1, true>::SHARE * blocks, places = clusters / (call->rows * call->kv_heads);
+    int splits = least(least(places, ATTENTION_SPLITS), (call->capacity + share - 1) / share);
+    return splits < 1 ? 1 : splits;
+}
+
+/* count: rows, or parts of tiles, that have work, of all KV heads. parts: of a tile; a row has one. */
+template <int D, int M, bool ROWS>
+static void launch_few(const struct heads_call *heads, const struct attention_call *call, int count, int tiles,
+                       int parts, cudaStream_t stream)
+{
+    int group = call->heads / call->kv_heads, held = least(few<D, M>::QUERIES, call->longest * group), blocks;
+    size_t sharers = few<D, M, ROWS>::WARPS;
+    size_t pairs = (sharers + 1) * (size_t)held * sizeof(float2);
+    size_t bytes = few<D, M>::QUERY_BYTES + sharers * (size_t)held * D * sizeof(float) + pairs;
+    CUDA_CHECK(cudaFuncSetAttribute(attend_few<D, M, ROWS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    int clusters = place_clusters<D, M, ROWS>(count, bytes, &blocks);
+    int depth = ROWS ? row_splits<D>(call, blocks, clusters) : parts;
     const struct few_shape shape = {.group = group,
-                                    .held = least(few<D, M>::QUERIES, call->longest * group),
+                                    .held = held,
                                     .blocks = blocks,
                                     .group_inverse = inverse_of(group),
                                     .blocks_inverse = inverse_of(blocks)};
-    size_t held = (size_t)few<D, M, ROWS>::WARPS * (size_t)shape.held;
-    size_t sums = held * D * sizeof(float) + (held + (size_t)shape.held) * sizeof(float2);
-    size_t bytes = few<D, M>::QUERY_BYTES + sums;
     dim3 grid((unsigned)(call->kv_heads * blocks), (unsigned)tiles, (unsigned)depth);
-    CUDA_CHECK(cudaFuncSetAttribute(attend_few<D, M, ROWS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     launch_clusters(attend_few<D, M, ROWS>, (unsigned)blocks, grid, few<D, M, ROWS>::THREADS, bytes, stream, *heads,
                     *call, shape);
 }
@@ -292,8 +306,8 @@ template <int D, int M> static void launch_tiles(const struct attention_call *ca
 {
     const struct heads_call none = {};
     int most = least(queries, call->longest * (call->heads / call->kv_heads));
-    launch_few<D, M, false>(&none, call, call->tile_count, (most + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES,
-                            cluster_blocks(parts_of(call, few<D, M>::QUERIES) * call->kv_heads), stream);
+    launch_few<D, M, false>(&none, call, parts_of(call, few<D, M>::QUERIES) * call->kv_heads, call->tile_count,
+                            (most + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES, stream);
 }
 
 static bool has_size(enum element type, int head_size)
@@ -307,14 +321,10 @@ bool kernels_attend_rows_takes(enum element type, int rows, int heads, int kv_he
            rows * kv_heads <= ATTENTION_COUNTERS;
 }
 
-/* A row's keys are split between as many clusters as have a place besides, if there may be so many keys. */
 template <int D>
 static void launch_rows(const struct heads_call *heads, const struct attention_call *call, cudaStream_t stream)
 {
-    int count = call->rows * call->kv_heads, blocks = cluster_blocks(count), share = few<D, 1, true>::SHARE * blocks;
-    int places = few<D, 1, true>::PLACES * device_multiprocessors() / (count * blocks);
-    int splits = least(least(places, ATTENTION_SPLITS), (call->capacity + share - 1) / share);
-    launch_few<D, 1, true>(heads, call, call->rows, splits < 1 ? 1 : splits, blocks, stream);
+    launch_few<D, 1, true>(heads, call, call->rows * call->kv_heads, call->rows, 1, stream);
 }
 
 void kernels_attend_rows(const struct heads_call *heads, const struct attention_call *call, cudaStream_t stream)

@@ -57,6 +57,32 @@ static __device__ __forceinline__ void let_next_start(void)
 #endif
 }
 
+static inline cudaLaunchAttribute cluster_attribute(unsigned blocks)
+{
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = blocks;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    return attribute;
+}
+
+/* How many clusters of so many blocks have a place at once on the current GPU, from compute capability 9.0 on. A
+ * cluster lies within a group of multiprocessors, and groups differ in size, even between GPUs of a kind. */
+template <typename... Parameters>
+static int count_clusters(void (*kernel)(Parameters...), unsigned cluster, unsigned threads, size_t shared)
+{
+    cudaLaunchAttribute attribute = cluster_attribute(cluster);
+    cudaLaunchConfig_t config = {};
+    int clusters = 0;
+    config.gridDim = dim3(cluster);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    CUDA_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+    return clusters;
+}
+
 /* Launches a kernel that keeps the rule above, in clusters of so many blocks. */
 template <typename... Parameters, typename... Arguments>
 static void launch_clusters(void (*kernel)(Parameters...), unsigned cluster, dim3 grid, unsigned threads, size_t shared,
@@ -73,12 +99,8 @@ static void launch_clusters(void (*kernel)(Parameters...), unsigned cluster, dim
         attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
     }
-    if (cluster > 1) {
-        attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        attributes[config.numAttrs].val.clusterDim.x = cluster;
-        attributes[config.numAttrs].val.clusterDim.y = 1;
-        attributes[config.numAttrs++].val.clusterDim.z = 1;
-    }
+    if (cluster > 1)
+        attributes[config.numAttrs++] = cluster_attribute(cluster);
     CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...));
 }
 
