@@ -78,20 +78,25 @@ static __device__ __forceinline__ void make_heads(bf16 *queries, const struct he
 
 /* --- the kernel --------------------------------------------------------------------------------------------------- */
 
-/* A single row, whose keys are split between up to `splits` clusters of `blocks`. */
+/* Part `split` of a single row, whose keys are split between as many of all `splits` clusters as have enough. Each has
+ * keys side by side: whatever it asks for is its own. */
 template <int D>
 static __device__ __forceinline__ struct attention_work
-row_work(const struct attention_call &call, const struct few_shape &shape, int row, int splits, int blocks)
+row_work(const struct attention_call &call, const struct few_shape &shape, int row, int split, int splits)
 {
-    const int share = few<D, 1, true>::SHARE * blocks;
     struct attention_work work = {};
     work.segment = call.segments[row];
     work.query_count = shape.group;
+    work.split = split;
     work.to = work.segment.base + 1;
     work.from = call.window ? max(work.to - call.window, 0) : 0;
+    int chunks = (work.to - work.from + CHUNK - 1) / CHUNK;
+    int share = max(few<D, 1, true>::SHARE * shape.blocks, quotient(chunks + splits - 1, shape.depth_inverse));
     work.splits = 1;
-    while (work.splits < splits && work.splits * share < work.to - work.from)
+    while (work.splits * share < chunks)
         work.splits++;
+    work.from += split * share * CHUNK;
+    work.to = min(work.from + share * CHUNK, work.to);
     return work;
 }
 
@@ -141,10 +146,8 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
     const struct few_place place = find_place(shape);
     int kv_head = place.cluster, tile = (int)blockIdx.y;
     int lane = (int)threadIdx.x % WARP, warp = warp_index();
-    struct attention_work work = ROWS ? row_work<D>(call, shape, tile, (int)gridDim.z, shape.blocks)
-                                      : few_work<D, M>(call, shape, tile, (int)blockIdx.z);
-    if (ROWS)
-        work.split = (int)blockIdx.z;
+    const struct attention_work work = ROWS ? row_work<D>(call, shape, tile, (int)blockIdx.z, (int)gridDim.z)
+                                            : few_work<D, M>(call, shape, tile, (int)blockIdx.z);
     if (work.split >= work.splits) {
         if (blockIdx.z == 0) /* if none waited, this kernel could end before the one before it */
             wait_for_previous();
@@ -155,8 +158,7 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
     const struct attention_segment &segment = work.segment;
     size_t cache = (size_t)(segment.session * call.kv_heads + kv_head) * (size_t)call.capacity * D;
     const bf16 *keys = (const bf16 *)call.keys + cache, *values = (const bf16 *)call.values + cache;
-    int blocks = work.splits * shape.blocks, block = work.split * shape.blocks + place.block;
-    int step = WARPS * blocks * CHUNK, key = work.from + (warp * blocks + block) * CHUNK;
+    int blocks = shape.blocks, step = WARPS * blocks * CHUNK, key = work.from + (warp * blocks + place.block) * CHUNK;
     /* Of a single row only what is committed is read. */
     int last = ROWS ? max(segment.base - 1, 0) : work.to - 1;
     bool early = ROWS || key + CHUNK <= segment.base;
@@ -171,18 +173,16 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
              : cut_of(call, segment, row_of(shape, work.query), row_of(shape, work.query + work.query_count - 1));
     row = ROWS ? 0 : row_of(shape, row);
     auto is_cut = [&](int at) { return at + CHUNK > cut.new_from || at < cut.window_to; };
-    auto look = [&](int at) -> uint32_t {
-        return ROWS ? (uint32_t)ones(work.to - at) : (uint32_t)sees(call, segment, row, at);
-    };
-    uint32_t seen = key < work.to && is_cut(key) ? look(key) : 0;
+    auto look = [&](int at) { return (uint32_t)sees(call, segment, row, at); }; /* not of single rows */
+    uint32_t seen = !ROWS && key < work.to && is_cut(key) ? look(key) : 0;
     int parts = ROWS ? 1 : (segment.count * shape.group + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES;
     int part = ROWS ? 0 : work.query / few<D, M>::QUERIES;
     ask_for_keys<D>(keys, values, work.from + step, min(work.to, segment.base),
-                    (part * blocks + block) * THREADS + (int)threadIdx.x, parts * blocks * THREADS);
+                    (part * blocks + place.block) * THREADS + (int)threadIdx.x, parts * blocks * THREADS);
     if (ROWS) {
         unsigned chunks = (unsigned)(work.to - work.from + CHUNK - 1) / CHUNK;
         make_heads<D>(own_queries, heads, tile, kv_head, warp, shape.group,
-                      (chunks - 1) % (unsigned)blocks == (unsigned)block);
+                      work.to > segment.base && (chunks - 1) % (unsigned)blocks == (unsigned)place.block);
     } else {
         wait_for_previous();
         let_next_start();
@@ -214,8 +214,8 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
         if (more)
             fetch_keys<D, PART>(chunk, keys, key + step, last);
         if (masked)
-            mask<M>(seen, scores);
-        if (more && is_cut(key + step))
+            mask<M>(ROWS ? (uint32_t)ones(work.to - key) : seen, scores);
+        if (!ROWS && more && is_cut(key + step))
             seen = look(key + step);
         weigh<D, M, 2>(running, scores);
         if (is_new)
@@ -267,7 +267,7 @@ template <int D, int M, bool ROWS> static int place_clusters(int count, size_t b
 /* Between how many clusters a single row's keys are split at most: all that have a place, if there may be so many. */
 template <int D> static int row_splits(const struct attention_call *call, int blocks, int clusters)
 {
-    int share = few<D, 1, true>::SHARE * blocks, places = clusters / (call->rows * call->kv_heads);
+    int share = few<D, 1, true>::SHARE * blocks * CHUNK, places = clusters / (call->rows * call->kv_heads);
     int splits = least(least(places, ATTENTION_SPLITS), (call->capacity + share - 1) / share);
     return splits < 1 ? 1 : splits;
 }
@@ -288,7 +288,8 @@ static void launch_few(const struct heads_call *heads, const struct attention_ca
                                     .held = held,
                                     .blocks = blocks,
                                     .group_inverse = inverse_of(group),
-                                    .blocks_inverse = inverse_of(blocks)};
+                                    .blocks_inverse = inverse_of(blocks),
+                                    .depth_inverse = inverse_of(depth)};
     dim3 grid((unsigned)(call->kv_heads * blocks), (unsigned)tiles, (unsigned)depth);
     launch_clusters(attend_few<D, M, ROWS>, (unsigned)blocks, grid, few<D, M, ROWS>::THREADS, bytes, stream, *heads,
                     *call, shape);

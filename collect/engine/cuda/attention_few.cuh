@@ -18,7 +18,7 @@
  * warp, pairs of each warp and of all. */
 template <int D, int M, bool ROWS = false> struct few {
     static constexpr int WARPS = ROWS ? 6 : D * M <= 128 ? 12 : 8, THREADS = WARPS * WARP;
-    static constexpr int SHARE = WARPS * TURNS * CHUNK;    /* keys of a block, before a row's are split */
+    static constexpr int SHARE = WARPS * TURNS;            /* chunks of a block, before a row's are split */
     static constexpr int PLACES = ROWS && D < 256 ? 2 : 1; /* for blocks on a multiprocessor, at least */
     static constexpr int QUERIES = 16 * M;
     static constexpr int PART = D < 128 ? D : 128; /* dimensions that are loaded at a time */
@@ -29,7 +29,7 @@ template <int D, int M, bool ROWS = false> struct few {
 /* What a launch hands over. held: queries of a block at most; blocks: of a cluster. */
 struct few_shape {
     int group, held, blocks;
-    uint32_t group_inverse, blocks_inverse; /* see quotient() */
+    uint32_t group_inverse, blocks_inverse, depth_inverse; /* see quotient(); depth: the grid's z */
 };
 
 /* n / divisor: the inverse is 2^31 / divisor, rounded up, which is exact while 2 * n * divisor < 2^31. */
