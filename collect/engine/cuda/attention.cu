@@ -7,12 +7,12 @@
 #define WARPS 4
 #define THREADS (WARPS * WARP)
 
-/* Shared memory for heads of D: queries, two stages of a tile of keys and values, and a bit set for each query. Rows
- * are 16 bytes longer than D, which spreads the rows of an 8 x 8 matrix over all banks. */
+/* Shared memory for heads of D: queries, two stages of a tile of keys and values, and for each stage a bit set for
+ * every query. Rows are 16 bytes longer than D, which spreads the rows of an 8 x 8 matrix over all banks. */
 template <int D> struct layout {
     static constexpr int QUERIES = D <= 128 ? 128 : 64, KEYS = D <= 128 ? 64 : 32, PITCH = (D + 8) * (int)sizeof(bf16);
     static constexpr int TILE = KEYS * PITCH, STAGES = QUERIES * PITCH, SEEN = STAGES + 4 * TILE;
-    static constexpr int BYTES = SEEN + QUERIES * (int)sizeof(uint64_t);
+    static constexpr int BYTES = SEEN + 2 * QUERIES * (int)sizeof(uint64_t);
 };
 
 /* --- tiles of shared memory -------------------------------------------------------------------------------------- */
@@ -25,6 +25,16 @@ template <int D> static __device__ __forceinline__ void copy_rows(uint32_t to, c
         int unit = i * THREADS + (int)threadIdx.x, row = unit / (D / 8), column = unit % (D / 8);
         copy_start(to + (uint32_t)(row * layout<D>::PITCH + column * 16), from + row * D + column * 8, row < count);
     }
+}
+
+/* The same of KEYS keys and values from `key` on, to one of two stages; zeros from `to` on. */
+template <int D>
+static __device__ __forceinline__ void copy_tile(uint32_t stages, int stage, const bf16 *keys, const bf16 *values,
+                                                 int key, int to)
+{
+    uint32_t at = stages + (uint32_t)(stage * 2 * layout<D>::TILE);
+    copy_rows<D>(at, keys + (size_t)key * D, to - key);
+    copy_rows<D>(at + layout<D>::TILE, values + (size_t)key * D, to - key);
 }
 
 /* Queues the copy of a part's queries, zeros behind them, ROWS in all. */
@@ -160,6 +170,7 @@ static __device__ __forceinline__ void put_merged(const struct attention_call &c
     constexpr int HOLDERS = layout<D>::KEYS / 16, PITCH = D + 8;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, row, head;
     float2 *pairs = (float2 *)(memory + HOLDERS * ATTENTION_FEW * PITCH);
+    __syncthreads(); /* all are done with the keys that stood here */
     if (warp < HOLDERS)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -217,7 +228,6 @@ static __device__ __forceinline__ void run(const struct attention_call &call, co
     uint32_t query_at = queries + (uint32_t)((own_query + lane % 16) * PITCH + lane / 16 * 16);
     uint32_t key_at = stages + (uint32_t)((own_key + lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16);
     uint32_t value_at = stages + (uint32_t)(layout<D>::TILE + (own_key + lane % 16) * PITCH + lane / 16 * 16);
-    uint64_t *seen = (uint64_t *)(memory + layout<D>::SEEN);
 
     const struct attention_segment &segment = work.segment;
     size_t cache = ((size_t)segment.session * (size_t)call.kv_heads + (size_t)kv_head) * (size_t)call.capacity;
@@ -226,35 +236,36 @@ static __device__ __forceinline__ void run(const struct attention_call &call, co
     const struct attention_cut cut = find_cut(call, work);
 
     /* What was committed before is read while the kernel before this one ends. */
-    bool early = work.from + KEYS <= segment.base, both = work.from + 2 * KEYS <= min(segment.base, work.to);
-    int stage = 0;
-    for (int tile = 0; tile < (both ? 2 : early); tile++) {
-        uint32_t to = stages + (uint32_t)(tile * 2 * layout<D>::TILE);
-        copy_rows<D>(to, keys + (size_t)(work.from + tile * KEYS) * D, KEYS);
-        copy_rows<D>(to + layout<D>::TILE, values + (size_t)(work.from + tile * KEYS) * D, KEYS);
-    }
+    int ready = work.from + 2 * KEYS <= min(segment.base, work.to) ? 2 : work.from + KEYS <= segment.base, stage = 0;
+#pragma unroll 1
+    for (int tile = 0; tile < ready; tile++)
+        copy_tile<D>(stages, tile, keys, values, work.from + tile * KEYS, work.to);
     wait_for_previous();
     let_next_start();
     copy_queries<D, QUERIES>(queries, call, work, kv_head);
-    if (!early) {
-        copy_rows<D>(stages, keys + (size_t)work.from * D, work.to - work.from);
-        copy_rows<D>(stages + layout<D>::TILE, values + (size_t)work.from * D, work.to - work.from);
+#pragma unroll 1
+    for (int tile = ready; tile < 2; tile++) {
+        if (tile == 1)
+            copies_commit();
+        if (work.from + tile * KEYS < work.to)
+            copy_tile<D>(stages, tile, keys, values, work.from + tile * KEYS, work.to);
     }
     copies_commit();
     start(running);
     for (int key = work.from; key < work.to; key += KEYS, stage ^= 1) {
-        int next = key + KEYS;
-        if (next < work.to && !(both && key == work.from)) {
-            uint32_t to = stages + (uint32_t)((stage ^ 1) * 2 * layout<D>::TILE);
-            copy_rows<D>(to, keys + (size_t)next * D, work.to - next);
-            copy_rows<D>(to + layout<D>::TILE, values + (size_t)next * D, work.to - next);
-        }
-        copies_commit();
-        bool masked = next > cut.new_from || key < cut.window_to;
+        bool masked = key + KEYS > cut.new_from || key < cut.window_to;
+        uint64_t *seen = (uint64_t *)(memory + layout<D>::SEEN) + stage * layout<D>::QUERIES;
         if (masked && (int)threadIdx.x < QUERIES)
             seen[threadIdx.x] = sees(call, segment, min(work.query + (int)threadIdx.x, last) / group, key);
-        copies_wait<1>();
-        __syncthreads();
+        if (key == work.from && ready < 2)
+            copies_wait<1>();
+        else
+            copies_wait<0>();
+        __syncthreads(); /* and all are done with the tile before, in whose place the next one comes */
+        if (key > work.from && key + KEYS < work.to) {
+            copy_tile<D>(stages, stage ^ 1, keys, values, key + KEYS, work.to);
+            copies_commit();
+        }
         if (own_key < KEYS) {
             float scores[M][N][4];
             uint32_t offset = (uint32_t)(stage * 2 * layout<D>::TILE);
@@ -264,7 +275,6 @@ static __device__ __forceinline__ void run(const struct attention_call &call, co
             weigh<D, M, N>(running, scores);
             add_values<D, M, N>(running, scores, value_at + offset);
         }
-        __syncthreads();
     }
 }
 
