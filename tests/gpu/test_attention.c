@@ -1,7 +1,7 @@
 /* The attention kernels against the sums written out in double precision, over head sizes, groups, cache lengths,
  * trees, runs and windows. What no row may see is NaN. Skipped where there is no GPU that CUDA can use.
  *
- * With the argument "bench": the time of a call at Qwen3-8B's shape, and of few rows at Qwen3-0.6B's. */
+ * With the argument "bench": the time of a call at the shapes of Qwen3-8B, Qwen3-0.6B and Qwen3.6-27B. */
 #include "collect/engine/bfloat16.h"
 #include "collect/engine/cuda/kernels.h"
 #include "tests/gpu/gpu.h"
@@ -46,7 +46,7 @@ static const struct shape shapes[] = {
     {512, ATTENTION_RUN, 0, 0},   {65, ATTENTION_RUN, 0, 0},    {16, ATTENTION_WHOLE, 0, 0},
     {65, ATTENTION_TREE, 9, 1},   {129, ATTENTION_TREE, 70, 0}, {512, ATTENTION_RUN, 100, 1},
     {16, ATTENTION_WHOLE, 40, 0}, {16, ATTENTION_WHOLE, 9, 1},  {129, ATTENTION_WHOLE, 30, 0},
-    {1, ATTENTION_RUN, 64, 1},
+    {1, ATTENTION_RUN, 64, 1},    {33, ATTENTION_TREE, 0, 0},   {48, ATTENTION_RUN, 0, 0},
 };
 static const int head_sizes[] = {64, 80, 128, 256}, groups[] = {1, 4, 5, 8};
 static const int lengths[] = {0, 1, 63, 64, 65, 511, 4095, 16384};
@@ -338,6 +338,11 @@ static void bfloat16_agrees_with_sums_written_out(void **state)
     if (!usable)
         skip();
     check_all(ELEMENT_BFLOAT16, 16384);
+    for (int number = 2; number <= 3; number++) { /* one session, and three in a call of any reach */
+        check(ELEMENT_BFLOAT16, 128, 4, 16384, &shapes[4], number);
+        check(ELEMENT_BFLOAT16, 256, 6, 512, &shapes[4], number);
+        check(ELEMENT_BFLOAT16, 256, 6, 16384, &shapes[4], number);
+    }
     check(ELEMENT_BFLOAT16, 96, 2, 700, &shapes[4], 1);
     check(ELEMENT_BFLOAT16, 6, 2, 700, &shapes[4], 1);
 }
@@ -585,69 +590,79 @@ static struct heads_call bench_heads(const struct attention_call *call, const st
                                .values = (void *)(uintptr_t)call->values};
 }
 
-/* from_product: a single row, its heads not made yet. */
-static void bench_case(int heads, int rows, int context, enum attention_sight sight, bool from_product, void *keys,
+struct bench_model {
+    int heads, kv_heads, head_size;
+};
+
+/* What a case is of: rows of a tree, which may have a kernel of their own if they reach a little way only; a run; or a
+ * single row, its heads not made yet. */
+enum bench_kind { TREE, TREE_OF_ANY_REACH, RUN, FROM_PRODUCT };
+
+static const char *const kind_names[] = {"a tree", "a tree of any reach", "a run", "from the product"};
+
+static void bench_case(const struct bench_model *model, int rows, int context, enum bench_kind kind, void *keys,
                        void *values, int capacity)
 {
+    enum attention_sight sight = kind == RUN ? ATTENTION_RUN : ATTENTION_TREE;
     struct shape shape = {rows, sight, 0, 0};
+    int heads = model->heads, kv_heads = model->kv_heads, size = model->head_size, queries = rows * heads / kv_heads;
     struct scene scene = {.call = {.type = ELEMENT_BFLOAT16,
                                    .rows = rows,
                                    .heads = heads,
-                                   .kv_heads = 8,
-                                   .head_size = 128,
+                                   .kv_heads = kv_heads,
+                                   .head_size = size,
                                    .capacity = capacity,
                                    .longest = rows,
-                                   .reach = context + rows,
+                                   .reach = kind == TREE_OF_ANY_REACH ? 0 : context + rows,
                                    .words = (rows + 63) / 64}};
     struct attention_call *call = &scene.call;
     struct attention_segment segment = {0, 0, rows, context, sight};
-    int per_tile = kernels_attention_queries(call->type, call->head_size);
+    int per_tile = kernels_attention_queries(call->type, size);
     scene.positions = xcalloc((size_t)rows, sizeof(int));
     scene.visible = xcalloc((size_t)(rows * call->words), sizeof(uint64_t));
-    scene.tiles = xcalloc((size_t)(rows * heads / 8 / per_tile + 1), sizeof *scene.tiles);
-    for (int query = 0; query < rows * heads / 8; query += per_tile)
+    scene.tiles = xcalloc((size_t)(queries / per_tile + 1), sizeof *scene.tiles);
+    for (int query = 0; query < queries; query += per_tile)
         scene.tiles[call->tile_count++] = (struct attention_tile){0, query};
     add_rows(&scene, &shape, &segment);
     call->queries = random_memory(row_elements(call) * 2);
     call->attended = device_allocate(row_elements(call) * 2);
-    call->partial = device_allocate(kernels_attention_partials(rows, heads, 128) * sizeof(float));
+    call->partial = device_allocate(kernels_attention_partials(rows, heads, size) * sizeof(float));
     call->keys = keys;
     call->values = values;
     call->segments = gpu_send(&segment, sizeof segment);
     call->tiles = gpu_send(scene.tiles, (size_t)call->tile_count * sizeof *scene.tiles);
     call->positions = gpu_send(scene.positions, (size_t)rows * sizeof(int));
     call->visible = gpu_send(scene.visible, (size_t)(rows * call->words) * sizeof(uint64_t));
-    struct work work = {.call = *call, .layer_bytes = (size_t)8 * (size_t)capacity * 128 * 2};
-    if (from_product)
+    struct work work = {.call = *call, .layer_bytes = (size_t)kv_heads * (size_t)capacity * (size_t)size * 2};
+    if (kind == FROM_PRODUCT)
         work.heads = bench_heads(call, &segment);
     double time = gpu_time(queue, &work, CALLS);
-    double seen = sight == ATTENTION_RUN ? context + (rows + 1) / 2.0 : context + rows;
-    printf("%2d heads, %5d rows behind %5d, %s: %8.2f us, %6.1f TFLOP/s, %7.1f GB/s of cache\n", heads, rows, context,
-           from_product             ? "from the product"
-           : sight == ATTENTION_RUN ? "a run           "
-                                    : "a tree          ",
-           time, 4e-6 * rows * heads * 128 * seen / time, 1e-3 * 8 * 128 * 4 * (context + rows) / time);
+    double seen = kind == RUN ? context + (rows + 1) / 2.0 : context + rows;
+    printf("%2d heads of %d, %4d rows behind %5d, %-19s: %8.2f us, %6.1f TFLOP/s, %7.1f GB/s of cache\n", heads, size,
+           rows, context, kind_names[kind], time, 4e-6 * rows * heads * size * seen / time,
+           1e-3 * kv_heads * size * 4 * (context + rows) / time);
     free_scene(&scene);
 }
 
 static int bench(void)
 {
-    static const int cases[][3] = {{32, 1, 512},  {32, 16, 512}, {32, 17, 512},   {32, 65, 512},   {32, 257, 512},
-                                   {16, 17, 512}, {16, 65, 512}, {32, 65, 16384}, {32, 16, 16384}, {32, 1, 16384}};
+    static const struct bench_model models[] = {{32, 8, 128}, {16, 8, 128}, {24, 4, 256}};
+    static const struct {
+        int rows, context;
+        enum bench_kind kind;
+    } cases[] = {{1, 512, FROM_PRODUCT}, {1, 2048, FROM_PRODUCT}, {1, 8192, FROM_PRODUCT}, {1, 16384, FROM_PRODUCT},
+                 {16, 512, TREE},        {17, 512, TREE},         {65, 512, TREE},         {65, 512, TREE_OF_ANY_REACH},
+                 {257, 512, TREE},       {16, 16384, TREE},       {17, 16384, TREE},       {65, 16384, TREE},
+                 {512, 0, RUN},          {2048, 0, RUN},          {2048, 14336, RUN}};
     int capacity = 16384 + 1024;
     size_t bytes = (size_t)LAYERS * 8 * (size_t)capacity * 128 * 2;
     find_gpu(NULL);
     if (!usable)
         return 0;
     void *keys = random_memory(bytes), *values = random_memory(bytes);
-    for (int i = 0; i < COUNT(cases); i++)
-        bench_case(cases[i][0], cases[i][1], cases[i][2], ATTENTION_TREE, false, keys, values, capacity);
-    for (int heads = 16; heads <= 32; heads += 16)
-        for (int context = 512; context <= 16384; context *= 4)
-            bench_case(heads, 1, context, ATTENTION_TREE, true, keys, values, capacity);
-    bench_case(32, 512, 0, ATTENTION_RUN, false, keys, values, capacity);
-    bench_case(32, 2048, 0, ATTENTION_RUN, false, keys, values, capacity);
-    bench_case(32, 2048, 14336, ATTENTION_RUN, false, keys, values, capacity);
+    for (int model = 0; model < COUNT(models); model++)
+        for (int i = 0; i < COUNT(cases); i++)
+            bench_case(&models[model], cases[i].rows, cases[i].context, cases[i].kind, keys, values, capacity);
     return 0;
 }
 

@@ -2,7 +2,7 @@
  * 2023), in bfloat16 on tensor cores. Rows of all heads that share a KV head are packed, so that its keys are read once
  * for them; the warps of a block have 16 or 32 queries each, or, of 16 queries and less, 16 keys of a tile each. Bit
  * sets and windows cost only the tiles of keys that they cut. */
-#include "collect/engine/cuda/attention_softmax.cuh"
+#include "collect/engine/cuda/attention_tiles.cuh"
 
 #define WARPS 4
 #define THREADS (WARPS * WARP)
@@ -10,7 +10,8 @@
 /* Shared memory for heads of D: queries, two stages of a tile of keys and values, and for each stage a bit set for
  * every query. Rows are 16 bytes longer than D, which spreads the rows of an 8 x 8 matrix over all banks. */
 template <int D> struct layout {
-    static constexpr int QUERIES = D <= 128 ? 128 : 64, KEYS = D <= 128 ? 64 : 32, PITCH = (D + 8) * (int)sizeof(bf16);
+    static constexpr int QUERIES = tile_size<D>::QUERIES, KEYS = tile_size<D>::KEYS,
+                         PITCH = (D + 8) * (int)sizeof(bf16);
     static constexpr int TILE = KEYS * PITCH, STAGES = QUERIES * PITCH, SEEN = STAGES + 4 * TILE;
     static constexpr int BYTES = SEEN + 2 * QUERIES * (int)sizeof(uint64_t);
 };
@@ -25,16 +26,6 @@ template <int D> static __device__ __forceinline__ void copy_rows(uint32_t to, c
         int unit = i * THREADS + (int)threadIdx.x, row = unit / (D / 8), column = unit % (D / 8);
         copy_start(to + (uint32_t)(row * layout<D>::PITCH + column * 16), from + row * D + column * 8, row < count);
     }
-}
-
-/* The same of KEYS keys and values from `key` on, to one of two stages; zeros from `to` on. */
-template <int D>
-static __device__ __forceinline__ void copy_tile(uint32_t stages, int stage, const bf16 *keys, const bf16 *values,
-                                                 int key, int to)
-{
-    uint32_t at = stages + (uint32_t)(stage * 2 * layout<D>::TILE);
-    copy_rows<D>(at, keys + (size_t)key * D, to - key);
-    copy_rows<D>(at + layout<D>::TILE, values + (size_t)key * D, to - key);
 }
 
 /* Queues the copy of a part's queries, zeros behind them, ROWS in all. */
@@ -81,25 +72,6 @@ static __device__ __forceinline__ void score(uint32_t queries, uint32_t keys, fl
     }
 }
 
-/* Scores of keys that are not seen become minus infinity. seen: of the warp's queries, from the warp's first key on. */
-template <int M, int N>
-static __device__ __forceinline__ void mask(const uint64_t *seen, int first_key, float (&scores)[M][N][4])
-{
-    int lane = (int)threadIdx.x % WARP;
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint64_t bits = seen[m * 16 + half * 8 + lane / 4] >> (first_key + lane % 4 * 2);
-#pragma unroll
-            for (int n = 0; n < N; n++)
-#pragma unroll
-                for (int i = 0; i < 2; i++)
-                    if (!(bits >> (n * 8 + i) & 1))
-                        scores[m][n][half * 2 + i] = -INFINITY;
-        }
-}
-
 /* sums[M * 16, D] += weights[M * 16, N * 8] values; the address is the lane's. */
 template <int D, int M, int N>
 static __device__ __forceinline__ void add_values(struct running<D, M> &running, const float (&weights)[M][N][4],
@@ -126,40 +98,6 @@ static __device__ __forceinline__ void add_values(struct running<D, M> &running,
 }
 
 /* --- results ----------------------------------------------------------------------------------------------------- */
-
-/* Lane's rows of a warp's queries from `first` on: to the output, or to the parts of this split. */
-template <int D, int M>
-static __device__ __forceinline__ void put_rows(const struct attention_call &call, const struct attention_work &work,
-                                                int kv_head, int first, const struct running<D, M> &running)
-{
-    int lane = (int)threadIdx.x % WARP, split = work.split, row, head;
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float total = running.total[m][half];
-            int query = first + m * 16 + half * 8 + lane / 4;
-            total += __shfl_xor_sync(ALL_LANES, total, 1);
-            total += __shfl_xor_sync(ALL_LANES, total, 2);
-            if (query >= work.query_count)
-                continue;
-            unpack(call, work.segment, kv_head, work.query + query, &row, &head);
-            if (work.splits == 1) {
-                bf16 *out = attended_at<bf16>(call, row, head) + lane % 4 * 2;
-#pragma unroll
-                for (int d = 0; d < D / 8; d++)
-                    *(uint32_t *)(out + d * 8) =
-                        pack(running.sums[m][d][half * 2] / total, running.sums[m][d][half * 2 + 1] / total);
-                continue;
-            }
-            float *out = part_sums(call, split, row, head) + lane % 4 * 2;
-#pragma unroll
-            for (int d = 0; d < D / 8; d++)
-                *(float2 *)(out + d * 8) = make_float2(running.sums[m][d][half * 2], running.sums[m][d][half * 2 + 1]);
-            if (lane % 4 == 0)
-                *part_pair(call, (int)gridDim.z, split, row, head) = make_float2(running.best[m][half], total);
-        }
-}
 
 /* What the warps have of the same queries, together. memory: float [warps, ATTENTION_FEW, D + 8], then float2 [warps,
  * ATTENTION_FEW]. */
@@ -229,53 +167,25 @@ static __device__ __forceinline__ void run(const struct attention_call &call, co
     uint32_t key_at = stages + (uint32_t)((own_key + lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16);
     uint32_t value_at = stages + (uint32_t)(layout<D>::TILE + (own_key + lane % 16) * PITCH + lane / 16 * 16);
 
-    const struct attention_segment &segment = work.segment;
-    size_t cache = ((size_t)segment.session * (size_t)call.kv_heads + (size_t)kv_head) * (size_t)call.capacity;
-    const bf16 *keys = (const bf16 *)call.keys + cache * D, *values = (const bf16 *)call.values + cache * D;
-    int group = call.heads / call.kv_heads, last = work.query + work.query_count - 1;
-    const struct attention_cut cut = find_cut(call, work);
-
-    /* What was committed before is read while the kernel before this one ends. */
-    int ready = work.from + 2 * KEYS <= min(segment.base, work.to) ? 2 : work.from + KEYS <= segment.base, stage = 0;
-#pragma unroll 1
-    for (int tile = 0; tile < ready; tile++)
-        copy_tile<D>(stages, tile, keys, values, work.from + tile * KEYS, work.to);
-    wait_for_previous();
-    let_next_start();
-    copy_queries<D, QUERIES>(queries, call, work, kv_head);
-#pragma unroll 1
-    for (int tile = ready; tile < 2; tile++) {
-        if (tile == 1)
-            copies_commit();
-        if (work.from + tile * KEYS < work.to)
-            copy_tile<D>(stages, tile, keys, values, work.from + tile * KEYS, work.to);
-    }
-    copies_commit();
+    auto copy_part = [&]() { copy_queries<D, QUERIES>(queries, call, work, kv_head); };
+    auto copy = [&](int stage, const bf16 *keys, const bf16 *values, int count) {
+        uint32_t to = stages + (uint32_t)(stage * 2 * layout<D>::TILE);
+        copy_rows<D>(to, keys, count);
+        copy_rows<D>(to + layout<D>::TILE, values, count);
+    };
+    auto use = [&](int stage, const uint64_t *seen) {
+        float scores[M][N][4];
+        uint32_t offset = (uint32_t)(stage * 2 * layout<D>::TILE);
+        if (own_key >= KEYS)
+            return;
+        score<D, M, N>(query_at, key_at + offset, scores);
+        if (seen)
+            mask<M, N>(seen + own_query, own_key, scores);
+        weigh<D, M, N>(running, scores);
+        add_values<D, M, N>(running, scores, value_at + offset);
+    };
     start(running);
-    for (int key = work.from; key < work.to; key += KEYS, stage ^= 1) {
-        bool masked = key + KEYS > cut.new_from || key < cut.window_to;
-        uint64_t *seen = (uint64_t *)(memory + layout<D>::SEEN) + stage * layout<D>::QUERIES;
-        if (masked && (int)threadIdx.x < QUERIES)
-            seen[threadIdx.x] = sees(call, segment, min(work.query + (int)threadIdx.x, last) / group, key);
-        if (key == work.from && ready < 2)
-            copies_wait<1>();
-        else
-            copies_wait<0>();
-        __syncthreads(); /* and all are done with the tile before, in whose place the next one comes */
-        if (key > work.from && key + KEYS < work.to) {
-            copy_tile<D>(stages, stage ^ 1, keys, values, key + KEYS, work.to);
-            copies_commit();
-        }
-        if (own_key < KEYS) {
-            float scores[M][N][4];
-            uint32_t offset = (uint32_t)(stage * 2 * layout<D>::TILE);
-            score<D, M, N>(query_at, key_at + offset, scores);
-            if (masked)
-                mask<M, N>(seen + own_query, own_key, scores);
-            weigh<D, M, N>(running, scores);
-            add_values<D, M, N>(running, scores, value_at + offset);
-        }
-    }
+    walk_keys<D, QUERIES, false>(call, work, kv_head, (uint64_t *)(memory + layout<D>::SEEN), copy_part, copy, use);
 }
 
 /* Grid: [kv head, tile, split]. join_here: no tile has more than ATTENTION_FEW queries, and the last block joins. */
@@ -347,6 +257,8 @@ void kernels_attend(const struct attention_call *call, cudaStream_t stream)
         if (launches[i].head_size == call->head_size) {
             if (attend_few_takes(call))
                 attend_few_queries(call, launches[i].queries, stream);
+            else if (attend_by_groups_takes(call))
+                attend_by_groups(call, stream);
             else
                 launches[i].launch(call, stream);
             return;

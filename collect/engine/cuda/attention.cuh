@@ -23,15 +23,16 @@ struct attention_work {
 };
 
 /* Ways to split the keys of a tile that has `count` of `queries` queries, where full ones have `splits`: a tile of few
- * takes less time for a key. */
-static __host__ __device__ __forceinline__ int splits_of(int count, int queries, int splits)
+ * takes less time for a key, though `least` take as long as fewer. */
+static __host__ __device__ __forceinline__ int splits_of(int count, int queries, int splits, int least)
 {
+    count = count < least ? least : count;
     return 2 * count > queries ? splits : count > ATTENTION_FEW ? (2 * splits + 2) / 3 : (3 * splits + 7) / 8;
 }
 
 /* The whole of a tile of `queries` queries, whose keys are split at most `splits` ways. */
 static __device__ __forceinline__ struct attention_work tile_work(const struct attention_call &call, int tile,
-                                                                  int queries, int splits)
+                                                                  int queries, int splits, int least = 1)
 {
     struct attention_work work = {};
     const struct attention_tile at = call.tiles[tile];
@@ -49,15 +50,15 @@ static __device__ __forceinline__ struct attention_work tile_work(const struct a
     work.from = call.window ? max(segment.base + first_row - call.window + 1, 0) : 0;
     work.to = segment.base + rows;
     int share = ATTENTION_SPAN * ATTENTION_SHARE;
-    work.splits = min((work.to - work.from + share - 1) / share, splits_of(work.query_count, queries, splits));
+    work.splits = min((work.to - work.from + share - 1) / share, splits_of(work.query_count, queries, splits, least));
     return work;
 }
 
 /* The part of block `split` of `splits`. from == to: none. Blocks that have work come first. */
 static __device__ __forceinline__ struct attention_work block_work(const struct attention_call &call, int tile,
-                                                                   int queries, int split, int splits)
+                                                                   int queries, int split, int splits, int least = 1)
 {
-    struct attention_work work = tile_work(call, tile, queries, splits);
+    struct attention_work work = tile_work(call, tile, queries, splits, least);
     if (work.query_count > ATTENTION_HALF && 2 * work.splits <= splits) {
         int skipped = split % 2 * ATTENTION_HALF;
         work.query += skipped;
@@ -261,17 +262,22 @@ join_if_last(const struct attention_call &call, const struct attention_work &wor
 /* --- launches --------------------------------------------------------------- */
 
 /* Ways that the keys of a call in tiles of `queries` are split. */
-int attention_splits(const struct attention_call *call, int queries);
+int attention_splits(const struct attention_call *call, int queries, int least = 1);
 
 /* Whether there are few queries, and keys by the call's reach; and their attention (attention_few.cu), in tiles of
  * `queries`. */
 bool attend_few_takes(const struct attention_call *call);
 void attend_few_queries(const struct attention_call *call, int queries, cudaStream_t stream);
 
+/* Whether there are more queries than a warpgroup takes, of a head size that it takes; and their attention by Hopper's
+ * tensor cores (attention_groups.cu). */
+bool attend_by_groups_takes(const struct attention_call *call);
+void attend_by_groups(const struct attention_call *call, cudaStream_t stream);
+
 /* Float32, and head sizes that tensor cores were not asked for. */
 void attend_simply(const struct attention_call *call, cudaStream_t stream);
 
 /* Joins what the splits of each tile left. */
-void attention_join(const struct attention_call *call, int queries, int splits, cudaStream_t stream);
+void attention_join(const struct attention_call *call, int queries, int splits, cudaStream_t stream, int least = 1);
 
 #endif

@@ -111,6 +111,11 @@ static void launch(void (*kernel)(Parameters...), dim3 grid, unsigned threads, s
     launch_clusters(kernel, 1, grid, threads, shared, stream, arguments...);
 }
 
+static __device__ __forceinline__ uint32_t shared_address(const void *memory)
+{
+    return (uint32_t)__cvta_generic_to_shared(memory);
+}
+
 static __device__ __forceinline__ float load(float x)
 {
     return x;

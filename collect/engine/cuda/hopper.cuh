@@ -12,11 +12,6 @@
 
 /* --- barriers and copies ---------------------------------------------------------------------------------------- */
 
-static __device__ __forceinline__ uint32_t shared_address(const void *memory)
-{
-    return (uint32_t)__cvta_generic_to_shared(memory);
-}
-
 static __device__ __forceinline__ void barrier_init(uint64_t *barrier, unsigned arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
@@ -61,11 +56,32 @@ static __device__ __forceinline__ void copy_tile(void *to, const CUtensorMap *ma
 
 /* --- tensor cores ----------------------------------------------------------------------------------------------- */
 
-/* What tells wgmma of a K-major tile with 128-byte swizzle: groups of 8 rows are 1,024 bytes apart. */
-static __device__ __forceinline__ uint64_t describe_tile(const void *tile)
+/* What tells wgmma of a tile with 128-byte swizzle, whose groups of 8 rows are 1,024 bytes apart. Rows are along what
+ * is summed over (K-major); or across it, and 64 columns further on the tile goes on `next` bytes behind. */
+static __device__ __forceinline__ uint64_t describe_tile(const void *tile, unsigned next = 16)
 {
-    return (uint64_t)(shared_address(tile) >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
+    return (uint64_t)(shared_address(tile) >> 4 & 0x3fff) | (uint64_t)(next >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
            (uint64_t)1 << 62;
+}
+
+/* Before products are queued whose registers others wrote; behind a group of products; until all are done. */
+static __device__ __forceinline__ void products_start(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void products_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* d: what they add to. */
+template <int N> static __device__ __forceinline__ void products_wait(float (&d)[N])
+{
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(d[i])::"memory");
 }
 
 #define R4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -94,6 +110,17 @@ static __device__ __forceinline__ uint64_t describe_tile(const void *tile)
                      : "l"(a), "l"(b), "r"((int)!first));                                                              \
     }
 
+/* d[N / 2] += a[64, 16] · b[16, N]; a: a lane's fragment as in mma.cuh, of 16 rows a warp. */
+#define MULTIPLY_ACROSS(N, LIST, A, B, ...)                                                                            \
+    static __device__ __forceinline__ void multiply_across(float(&d)[N / 2], const uint32_t(&a)[4], uint64_t b)        \
+    {                                                                                                                  \
+        asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\n"                                                        \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" LIST "}, {" A "}, " B                \
+                     ", p, 1, 1, 1;\n}\n"                                                                              \
+                     : __VA_ARGS__                                                                                     \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                            \
+    }
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 MULTIPLY(16, S8A, "%8", "%9", "%10", R8(0))
 MULTIPLY(24, S12, "%12", "%13", "%14", R8(0), R4(8))
@@ -103,6 +130,8 @@ MULTIPLY(64, S32, "%32", "%33", "%34", R32(0))
 MULTIPLY(72, S36, "%36", "%37", "%38", R32(0), R4(32))
 MULTIPLY(128, S64, "%64", "%65", "%66", R32(0), R32(32))
 MULTIPLY(136, S68, "%68", "%69", "%70", R32(0), R32(32), R4(64))
+MULTIPLY_ACROSS(64, S32, "%32, %33, %34, %35", "%36", R32(0))
+MULTIPLY_ACROSS(128, S64, "%64, %65, %66, %67", "%68", R32(0), R32(32))
 #endif
 
 #endif

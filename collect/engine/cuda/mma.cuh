@@ -7,13 +7,7 @@
 #ifndef COLLECT_ENGINE_CUDA_MMA_CUH
 #define COLLECT_ENGINE_CUDA_MMA_CUH
 
-#include <cuda_bf16.h>
-#include <stdint.h>
-
-static __device__ __forceinline__ uint32_t shared_address(const void *pointer)
-{
-    return (uint32_t)__cvta_generic_to_shared(pointer);
-}
+#include "collect/engine/cuda/element.cuh"
 
 /* Queues a copy of 16 bytes from global to shared memory; zeros where they are not `there`. */
 static __device__ __forceinline__ void copy_start(uint32_t to, const void *from, bool there)
