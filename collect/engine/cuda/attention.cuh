@@ -5,8 +5,7 @@
 
 #include "collect/engine/cuda/element.cuh"
 
-#define ATTENTION_SPAN 64   /* keys are shared out in tiles of so many, */
-#define ATTENTION_SHARE 2   /* of which a split has as many where there are enough */
+#define ATTENTION_SPAN 64   /* keys are shared out in tiles of so many */
 #define ATTENTION_HALF 64   /* queries of which few splits are needed are halved, and given twice the blocks */
 #define ATTENTION_FEW 16    /* queries of which the warps of a block share out keys */
 #define ATTENTION_SPLITS 32 /* at most: a lane each when they are joined */
@@ -30,6 +29,12 @@ static __host__ __device__ __forceinline__ int splits_of(int count, int queries,
     return 2 * count > queries ? splits : count > ATTENTION_FEW ? (2 * splits + 2) / 3 : (3 * splits + 7) / 8;
 }
 
+/* Tiles of keys that a split has where there are enough: about as much to read whatever the head size. */
+static __host__ __device__ __forceinline__ int share_of(int head_size)
+{
+    return head_size > 128 ? 1 : 2;
+}
+
 /* The whole of a tile of `queries` queries, whose keys are split at most `splits` ways. */
 static __device__ __forceinline__ struct attention_work tile_work(const struct attention_call &call, int tile,
                                                                   int queries, int splits, int least = 1)
@@ -49,8 +54,10 @@ static __device__ __forceinline__ struct attention_work tile_work(const struct a
     int rows = segment.sight == ATTENTION_RUN ? (at.query + work.query_count - 1) / group + 1 : segment.count;
     work.from = call.window ? max(segment.base + first_row - call.window + 1, 0) : 0;
     work.to = segment.base + rows;
-    int share = ATTENTION_SPAN * ATTENTION_SHARE;
-    work.splits = min((work.to - work.from + share - 1) / share, splits_of(work.query_count, queries, splits, least));
+    int tiles = (work.to - work.from + ATTENTION_SPAN - 1) / ATTENTION_SPAN;
+    int most = splits_of(work.query_count, queries, splits, least);
+    int share = max((tiles + most - 1) / most, share_of(call.head_size));
+    work.splits = (tiles + share - 1) / share; /* more would not make the longest shorter */
     return work;
 }
 

@@ -15,7 +15,7 @@ static int blocks_of(const struct attention_call *call, int queries, int splits,
 /* As many as leave every block a place. */
 int attention_splits(const struct attention_call *call, int queries, int least)
 {
-    int share = ATTENTION_SPAN * ATTENTION_SHARE, splits = 1;
+    int share = ATTENTION_SPAN * share_of(call->head_size), splits = 1;
     while (splits < ATTENTION_SPLITS && splits * share < call->capacity &&
            blocks_of(call, queries, splits + 1, least) <= ATTENTION_BLOCKS * device_multiprocessors())
         splits++;
