@@ -1,6 +1,7 @@
 /* The kernels of recurrent layers, on random rows in place of products: against the rule as it is defined, in double
  * precision with a state for every row, over sizes, trees of one and of several tiles, deep and shallow, and runs; and
- * what a commit leaves against single steps, to the bit. Skipped where there is no GPU that CUDA can use.
+ * to the bit, what a commit leaves against single steps, and a batch of sessions against each alone. Skipped where
+ * there is no GPU that CUDA can use.
  *
  * With the argument "bench": times of the kernels at Qwen3.6-27B's shape. */
 #include "collect/engine/bfloat16.h"
@@ -22,7 +23,7 @@ enum { LAYERS = 2, TESTED = 1, SESSIONS = 3, KEPT = 2 * 150, EPSILON_INVERSE = 1
 
 static const struct recurrent_sizes all_sizes[] = {{4, 12, 32, 32, 4},  {1, 3, 128, 128, 4}, {2, 2, 24, 20, 3},
                                                    {1, 2, 256, 128, 2}, {1, 1, 7, 200, 5},   {1, 2, 128, 256, 4},
-                                                   {3, 6, 3, 5, 6}};
+                                                   {3, 6, 3, 5, 6},     {2, 4, 64, 96, 4},   {1, 2, 20, 131, 4}};
 static bool usable;
 static uint64_t seed = 88172645463325252u;
 
@@ -133,34 +134,40 @@ static struct recurrent_kept kept_of(const struct world *world)
     return (struct recurrent_kept){.layer = world->layers[0], .layers = LAYERS, .sessions = SESSIONS, .rows = KEPT};
 }
 
-/* One session's rows, as the engine runs them; parents NULL: a run that advances it. out[count, values]. */
-static void run_rows(struct world *world, int session, int first, int count, const int *parents, const float *fused,
-                     float *out)
+/* Sessions' rows, as the engine runs them, one segment behind the other. parents, fused and out[., values] are those of
+ * the first segment's first row and on; parents are places in the segment; NULL: runs that advance their sessions. */
+static void run_segments(struct world *world, const struct attention_segment *segments, int segment_count,
+                         const int *parents, const float *fused, float *out)
 {
-    const struct attention_segment segment = {.session = session, .first = first, .count = count};
+    const struct attention_segment *last = &segments[segment_count - 1];
+    int first = segments[0].first, count = last->first + last->count - first, longest = 0;
     int16_t *near = xcalloc((size_t)((first + count) * RECURRENT_NEAR), sizeof *near);
-    for (int i = 0; parents && i < count; i++)
-        for (int k = 0, at = parents[i]; k < RECURRENT_NEAR; k++, at = at < 0 ? at : parents[at])
-            near[(first + i) * RECURRENT_NEAR + k] = (int16_t)at;
+    for (const struct attention_segment *segment = segments; segment <= last; segment++) {
+        const int *its = parents ? parents + segment->first - first : NULL;
+        longest = segment->count > longest ? segment->count : longest;
+        for (int i = 0; its && i < segment->count; i++)
+            for (int k = 0, at = its[i]; k < RECURRENT_NEAR; k++, at = at < 0 ? at : its[at])
+                near[(segment->first + i) * RECURRENT_NEAR + k] = (int16_t)at;
+    }
     size_t row = (size_t)world->width * sizeof *fused;
     char *rows = device_allocate((size_t)(first + count) * row);
     CUDA_CHECK(cudaMemcpy(rows + (size_t)first * row, fused, (size_t)count * row, cudaMemcpyHostToDevice));
     struct recurrent_call call = {
         .layer = world->layers[TESTED],
         .rows = first + count,
-        .segment_count = 1,
-        .longest = count,
+        .segment_count = segment_count,
+        .longest = longest,
         .advances = !parents,
-        .segments = gpu_send(&segment, sizeof segment),
+        .segments = gpu_send(segments, (size_t)segment_count * sizeof *segments),
         .near = parents ? gpu_send(near, (size_t)((first + count) * RECURRENT_NEAR) * sizeof *near) : NULL,
         .fused = (float *)(void *)rows,
         .mixed = world->mixed,
         .deltas = world->deltas,
         .out = world->out};
     struct recurrent_kept kept = kept_of(world);
-    kept.count = 1;
+    kept.count = segment_count;
     kept.segments = call.segments;
-    if (call.advances && count > 1) {
+    if (call.advances && longest > 1) {
         int left = first + count - (world->sizes.kernel_size - 1);
         kept.layers = 1;
         kept.first_kept = call.first_kept = left > first ? left : first;
@@ -169,12 +176,11 @@ static void run_rows(struct world *world, int session, int first, int count, con
         call.layer.betas = world->passing_betas;
         kept.layer = call.layer;
     }
-    if (call.advances && count == 1) {
+    if (call.advances && longest == 1) {
         kernels_recurrent_step(&call, NULL);
     } else {
         kernels_recurrent_mix(&call, NULL);
         kernels_recurrent_answer(&call, NULL);
-        kernels_recurrent_gate(&call, NULL);
     }
     if (call.advances)
         kernels_recurrent_move_windows(&kept, NULL);
@@ -191,6 +197,14 @@ static void run_rows(struct world *world, int session, int first, int count, con
     CUDA_CHECK(cudaFree(rows));
     free(held);
     free(near);
+}
+
+/* One session's rows. */
+static void run_rows(struct world *world, int session, int first, int count, const int *parents, const float *fused,
+                     float *out)
+{
+    const struct attention_segment segment = {.session = session, .first = first, .count = count};
+    run_segments(world, &segment, 1, parents, fused, out);
 }
 
 static void commit_rows(struct world *world, int session, int first, const int *nodes, int count)
@@ -513,6 +527,37 @@ static void a_commit_is_single_steps(void **state)
     }
 }
 
+/* Trees of several sessions in one batch, one of them empty: the same outputs as each alone. */
+static void answers_do_not_depend_on_the_batch(void **state)
+{
+    (void)state;
+    if (!usable)
+        skip();
+    for (int i = 0; i < 2 * COUNT(all_sizes); i++) {
+        const struct attention_segment segments[] = {{.session = 2, .first = 3, .count = 65},
+                                                     {.session = 0, .first = 68, .count = 0},
+                                                     {.session = 1, .first = 68, .count = 20}};
+        struct world world;
+        int parents[85];
+        open_world(&world, i % 2 ? ELEMENT_BFLOAT16 : ELEMENT_FLOAT32, &all_sizes[i / 2], 300);
+        size_t values = (size_t)world.values;
+        float *fused = make_rows(&world, 85), *together = xcalloc(85 * values, sizeof *together),
+              *alone = xcalloc(85 * values, sizeof *alone);
+        for (int session = 0; session < SESSIONS; session++)
+            run_rows(&world, session, 0, 33 + session, NULL, fused + session * world.width, alone);
+        make_tree(BUSHY, parents, 65);
+        make_tree(COMB, parents + 65, 20);
+        run_segments(&world, segments, COUNT(segments), parents, fused, together);
+        run_rows(&world, 2, 0, 65, parents, fused, alone);
+        run_rows(&world, 1, 7, 20, parents + 65, fused + 65 * world.width, alone + 65 * values);
+        assert_memory_equal(together, alone, 85 * values * sizeof *alone);
+        free(fused);
+        free(together);
+        free(alone);
+        close_world(&world);
+    }
+}
+
 /* --- times ------------------------------------------------------------------------------------------------------ */
 
 struct timed {
@@ -537,7 +582,6 @@ static void queue_layer(const struct recurrent_call *call, cudaStream_t stream)
 {
     kernels_recurrent_mix(call, stream);
     kernels_recurrent_answer(call, stream);
-    kernels_recurrent_gate(call, stream);
 }
 
 static void time_rows(int rows, bool advances, int depth)
@@ -593,12 +637,10 @@ static void time_rows(int rows, bool advances, int depth)
     double mix = gpu_time(queue, &timed, 192);
     timed.queue = kernels_recurrent_answer;
     double answer = gpu_time(queue, &timed, 192);
-    timed.queue = kernels_recurrent_gate;
-    double gate = gpu_time(queue, &timed, 192);
     timed.queue = queue_layer;
     double all = gpu_time(queue, &timed, 192);
-    print_message("%d rows%s: mix %.2f, answer %.2f, gate %.2f, as they run %.2f us a layer\n", rows,
-                  advances ? " of a run" : "", mix, answer, gate, all);
+    print_message("%d rows%s: mix %.2f, answer %.2f, as they run %.2f us a layer\n", rows, advances ? " of a run" : "",
+                  mix, answer, all);
     if (advances)
         return;
     timed.queue = NULL;
@@ -627,6 +669,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_and_trees_follow_the_definition),
         cmocka_unit_test(a_commit_is_single_steps),
+        cmocka_unit_test(answers_do_not_depend_on_the_batch),
     };
     if (argc > 1 && strcmp(argv[1], "bench") == 0) {
         find_gpu(NULL);

@@ -70,7 +70,7 @@ struct recurrent_call {
                             first, -1 behind the root; NULL: each row is behind the one before */
     const float *fused;  /* [rows, recurrent_in_width()] */
     int first_kept;      /* rows from here on keep their inputs, at place 0 and on */
-    float *mixed;        /* [rows, C]: q and k at their lengths, v; then the outputs in v's place */
+    float *mixed;        /* [rows, C]: q and k at their lengths, v */
     float *deltas;       /* [rows, value_heads * value_size]: of segments of several tiles; NULL: all advance */
     void *out;           /* [rows, value_heads * value_size] */
 };
@@ -78,11 +78,10 @@ struct recurrent_call {
 /* Segments of one row each that advance: from fused to out, in one. */
 void kernels_recurrent_step(const struct recurrent_call *call, cudaStream_t stream);
 
-/* Segments of any length, in three: what is kept of rows and the convolution, into mixed; the state's answers to keys
- * and queries, and the rows' to each other; the gated norm, into out. */
+/* Segments of any length, in two: what is kept of rows and the convolution, into mixed; the state's answers to keys and
+ * queries, the rows' to each other, and the gated norm, into out. */
 void kernels_recurrent_mix(const struct recurrent_call *call, cudaStream_t stream);
 void kernels_recurrent_answer(const struct recurrent_call *call, cudaStream_t stream);
-void kernels_recurrent_gate(const struct recurrent_call *call, cudaStream_t stream);
 
 /* Where the rows of a call, or of the paths of a commit, are kept in several layers: `layer` is the first of them. */
 struct recurrent_kept {

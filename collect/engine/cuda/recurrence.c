@@ -185,8 +185,6 @@ void recurrent_run(const struct cuda *cuda, const struct gpu *gpu, const struct 
     kernels_recurrent_mix(&call, gpu->stream);
     watch_mark(cuda, gpu, WATCH_PARTS, "state");
     kernels_recurrent_answer(&call, gpu->stream);
-    watch_mark(cuda, gpu, WATCH_PARTS, "gated norm");
-    kernels_recurrent_gate(&call, gpu->stream);
     if (!call.advances)
         return;
     const struct recurrent_kept kept = {.layer = call.layer,

@@ -1,4 +1,4 @@
-/* Rows of recurrent layers before the state and behind it; see kernels_recurrence.h. */
+/* Rows of recurrent layers before the state; see kernels_recurrence.h. */
 #include "collect/engine/cuda/recurrence.cuh"
 
 #define WARPS 4
@@ -199,47 +199,4 @@ void kernels_recurrent_mix(const struct recurrent_call *call, cudaStream_t strea
         OF_TYPE(call->layer.type, (launch_mix<T, 4>(call, stream)));
     else
         OF_TYPE(call->layer.type, (launch_mix<T, 1>(call, stream)));
-}
-
-/* Grid: [row, value heads by WARPS]; a warp has a head of a row: norm(o) * silu(z). The kernel before makes o alone. */
-template <typename T> static __global__ void __launch_bounds__(WARPS *WARP) gate(const struct recurrent_call call)
-{
-    const struct recurrent_sizes &sizes = call.layer.sizes;
-    int row = (int)blockIdx.x, head = (int)blockIdx.y * WARPS + (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-    int size = sizes.value_size, channels = channels_of(sizes), width = sizes.value_heads * size;
-    bool there = head < sizes.value_heads;
-    float values[LANE_ELEMENTS], gates[LANE_ELEMENTS], factors[LANE_ELEMENTS], sum = 0;
-#pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++) {
-        int element = lane + i * WARP;
-        bool has = there && element < size;
-        factors[i] = has ? call.layer.norm[element] : 0;
-        gates[i] = has ? fused_column(call, row, channels + head * size + element) : 0;
-    }
-#pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++)
-        if (lane + i * WARP < size)
-            factors[i] *= silu(gates[i]);
-    wait_for_previous();
-    let_next_start();
-    if (!there)
-        return;
-    const float *output = call.mixed + (size_t)row * (size_t)channels + (size_t)(channels - width + head * size);
-    T *out = (T *)call.out + (size_t)row * (size_t)width + (size_t)(head * size);
-#pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++) {
-        values[i] = lane + i * WARP < size ? output[lane + i * WARP] : 0;
-        sum = fmaf(values[i], values[i], sum);
-    }
-    float scale = 1.0f / sqrtf(warp_sum(sum) / (float)size + call.layer.epsilon);
-#pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++)
-        if (lane + i * WARP < size)
-            store(&out[lane + i * WARP], values[i] * scale * factors[i]);
-}
-
-void kernels_recurrent_gate(const struct recurrent_call *call, cudaStream_t stream)
-{
-    dim3 grid((unsigned)call->rows, (unsigned)((call->layer.sizes.value_heads + WARPS - 1) / WARPS));
-    OF_TYPE(call->layer.type, (launch(gate<T>, grid, WARPS * WARP, 0, stream, *call)));
 }

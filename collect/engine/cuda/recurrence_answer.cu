@@ -4,8 +4,9 @@
  * A block has a value head of a segment and 64 columns of its state, a pair a lane, in shared memory. Rows are taken in
  * tiles: the products of keys and queries with ancestors' keys, times the decays between them, which the blocks of a
  * head share out; the state's answers to the tile's keys and queries by one product; then the rows by levels, those
- * whose ancestors are answered. A run that advances its session folds each tile into the state and begins anew; other
- * segments of more than a tile look their ancestors in earlier tiles up in memory. */
+ * whose ancestors are answered; and the gated norm, for which the blocks of a head add up their squares. A run that
+ * advances its session folds each tile into the state and begins anew; other segments of more than a tile look their
+ * ancestors in earlier tiles up in memory. */
 #include "collect/engine/cuda/recurrence_tile.cuh"
 
 /* --- the state's answers ----------------------------------------------------------------------------------------- */
@@ -189,25 +190,59 @@ static __device__ __forceinline__ void solve(const struct scene &scene)
         }
 }
 
-static __device__ __forceinline__ void put_output(const struct scene &scene, int row, float2 sum)
+/* Keeps an output, multiplied by what does not depend on its length, for which all blocks are told its squares. */
+static __device__ __forceinline__ void keep_output(const struct scene &scene, int row, float2 output, int blocks)
+{
+    float2 gate = pair_at(scene.gates + row * COLUMNS);
+    float squares = warp_sum(fmaf(output.x, output.x, output.y * output.y));
+    put_pair(scene.reads + row * STATE_PITCH,
+             make_float2(output.x * (scene.norm.x * silu(gate.x)), output.y * (scene.norm.y * silu(gate.y))));
+    if (threadIdx.x % WARP == 0)
+        tell(&scene.squares[row * BLOCKS + head_block()], squares, blocks);
+}
+
+static __device__ __forceinline__ void put_output(const struct scene &scene, int row, float2 sum, int blocks)
 {
     float2 delta = pair_at(scene.deltas + row * COLUMNS);
     sum = add_scaled(scene.totals[row], pair_at(scene.reads + (scene.count + row) * STATE_PITCH), sum);
-    store_pair(scene, value_at(scene, scene.start + row), add_scaled(scene.selves[row], delta, sum));
+    float2 output = add_scaled(scene.selves[row], delta, sum);
+    if (CAN_MEET)
+        keep_output(scene, row, output, blocks);
+    else
+        store_pair(scene, value_at(scene, scene.start + row), output);
     if (!scene.call.advances && scene.start + scene.count < scene.segment.count)
         store_pair(scene, delta_at(scene, scene.start + row), delta);
 }
 
-static __device__ __forceinline__ void put_outputs(const struct scene &scene)
+static __device__ __forceinline__ void put_outputs(const struct scene &scene, int blocks)
 {
 #pragma unroll 1
     for (int row = (int)threadIdx.x / WARP; row < scene.count; row += 2 * WARPS) {
         int second = min(row + WARPS, scene.count - 1);
         const struct two_sums sums =
             sum_ancestors(scene, row, second, max(scene.levels[row], scene.levels[second]), scene.query_weights);
-        put_output(scene, row, sums.first);
+        put_output(scene, row, sums.first, blocks);
         if (second == row + WARPS)
-            put_output(scene, second, sums.second);
+            put_output(scene, second, sums.second, blocks);
+    }
+}
+
+/* The gated norm of the rows' outputs, by the lengths that all blocks know now. */
+static __device__ __forceinline__ void put_gated(const struct scene &scene, int blocks)
+{
+    const struct recurrent_sizes &sizes = scene.call.layer.sizes;
+    int width = sizes.value_heads * sizes.value_size, first = scene.head * sizes.value_size + (int)blockIdx.x * COLUMNS;
+    float share = 1.0f / (float)sizes.value_size;
+#pragma unroll 2
+    for (int row = (int)threadIdx.x / WARP; row < scene.count; row += WARPS) {
+        size_t at = (size_t)(scene.segment.first + scene.start + row) * (size_t)width + (size_t)first;
+        float squares = 0;
+#pragma unroll
+        for (int block = 0; block < BLOCKS; block++)
+            squares += block < blocks ? scene.squares[row * BLOCKS + block] : 0;
+        float scale = rsqrtf(fmaf(squares, share, scene.call.layer.epsilon));
+        float2 output = add_scaled(scale, pair_at(scene.reads + row * STATE_PITCH), make_float2(0, 0));
+        OF_TYPE(scene.call.layer.type, store_pair(scene, (T *)scene.call.out + at, output));
     }
 }
 
@@ -223,6 +258,7 @@ static __device__ __forceinline__ void fold(const struct scene &scene)
         put_pair(delta, add_scaled(its, pair_at(delta), make_float2(0, 0)));
     }
     __syncthreads();
+#pragma unroll 1
     for (int key = (int)threadIdx.x / (COLUMNS / 4) * 4; key < width; key += THREADS / (COLUMNS / 4) * 4) {
         float sums[4][4];
 #pragma unroll
@@ -262,6 +298,7 @@ static __global__ void __launch_bounds__(THREADS) answer(const struct recurrent_
                           0,
                           0,
                           at.pitch,
+                          make_float2(0, 0),
                           memory,
                           memory + at.keys,
                           memory + at.queries,
@@ -269,6 +306,8 @@ static __global__ void __launch_bounds__(THREADS) answer(const struct recurrent_
                           memory + at.key_weights,
                           memory + at.query_weights,
                           memory + at.deltas,
+                          memory + at.gates,
+                          memory + at.squares,
                           memory + at.betas,
                           memory + at.decays,
                           memory + at.totals,
@@ -278,13 +317,21 @@ static __global__ void __launch_bounds__(THREADS) answer(const struct recurrent_
 
     float *committed = call.layer.states + ((size_t)segment.session * (size_t)sizes.value_heads + (size_t)head) *
                                                (size_t)sizes.key_size * (size_t)sizes.value_size;
+    if (segment.count == 0) {
+        wait_for_previous(); /* if none waited, this kernel could end before the one before it */
+        return;
+    }
+    arrive();                     /* it has begun, so that it can be told something */
     copy_state(scene, committed); /* which the kernel before does not touch */
+    if (CAN_MEET)
+        scene.norm = fetch_pair(scene, call.layer.norm + (int)blockIdx.x * COLUMNS);
     for (int start = 0; start < segment.count; start += scene.count) {
         scene.start = start;
         scene.root = call.advances ? start : 0;
         scene.count = min(rows, segment.count - start);
-        arrive(); /* the tile before was used here */
-        __syncthreads();
+        __syncthreads(); /* the tile before was used */
+        if (CAN_MEET)
+            copy_gates(scene);
         if (find_ancestors(scene))
             scene.count = min(scene.count, SHORT_TILE);
         if (start == 0) {
@@ -293,7 +340,8 @@ static __global__ void __launch_bounds__(THREADS) answer(const struct recurrent_
         }
         load_tile(scene);
         copies_wait<0>();
-        meet();
+        if (start == 0)
+            meet();
         __syncthreads();
         for (int row = warp * blocks + head_block(); row < scene.count; row += WARPS * blocks)
             weigh_row(scene, row, blocks);
@@ -307,15 +355,18 @@ static __global__ void __launch_bounds__(THREADS) answer(const struct recurrent_
             __syncthreads();
         }
         solve(scene);
-        put_outputs(scene);
+        put_outputs(scene, blocks);
+        arrive();
         if (call.advances)
             fold(scene);
+        meet(); /* all have used what they were told, but the squares */
+        if (CAN_MEET)
+            put_gated(scene, blocks);
     }
-    if (segment.count == 0) /* if none waited, this kernel could end before the one before it */
-        wait_for_previous();
     if (!call.advances)
         return;
     __syncthreads();
+#pragma unroll 1
     for (int key = warp; key < sizes.key_size; key += WARPS)
         store_pair(scene, committed + (size_t)key * (size_t)sizes.value_size + (size_t)((int)blockIdx.x * COLUMNS),
                    pair_at(scene.state + key * STATE_PITCH));
@@ -331,6 +382,27 @@ static int tile_rows(const struct recurrent_call *call)
     return rows;
 }
 
+/* Where the blocks of a head cannot meet. Grid: [row, value heads by WARPS]; a warp has a head of a row. */
+template <typename T> static __global__ void __launch_bounds__(THREADS) gate(const struct recurrent_call call)
+{
+    const struct recurrent_sizes &sizes = call.layer.sizes;
+    int row = (int)blockIdx.x, head = (int)blockIdx.y * WARPS + (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    int size = sizes.value_size, channels = channels_of(sizes), width = sizes.value_heads * size;
+    wait_for_previous();
+    let_next_start();
+    if (head >= sizes.value_heads)
+        return;
+    const float *output = call.mixed + (size_t)row * (size_t)channels + (size_t)(channels - width + head * size);
+    T *out = (T *)call.out + (size_t)row * (size_t)width + (size_t)(head * size);
+    float sum = 0;
+    for (int i = lane; i < size; i += WARP)
+        sum = fmaf(output[i], output[i], sum);
+    float scale = rsqrtf(warp_sum(sum) / (float)size + call.layer.epsilon);
+    for (int i = lane; i < size; i += WARP)
+        store(&out[i],
+              output[i] * (call.layer.norm[i] * silu(fused_column(call, row, channels + head * size + i))) * scale);
+}
+
 void kernels_recurrent_answer(const struct recurrent_call *call, cudaStream_t stream)
 {
     const struct recurrent_sizes *sizes = &call->layer.sizes;
@@ -344,4 +416,7 @@ void kernels_recurrent_answer(const struct recurrent_call *call, cudaStream_t st
     CUDA_CHECK(
         cudaFuncSetAttribute(answer, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
     launch_clusters(answer, device_overlaps() ? grid.x : 1, grid, THREADS, bytes, stream, *call, rows);
+    dim3 rest((unsigned)call->rows, (unsigned)((sizes->value_heads + WARPS - 1) / WARPS));
+    if (!device_overlaps())
+        OF_TYPE(call->layer.type, (launch(gate<T>, rest, THREADS, 0, stream, *call)));
 }

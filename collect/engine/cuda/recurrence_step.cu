@@ -50,14 +50,17 @@ static __global__ void __launch_bounds__(STEP_THREADS) step(const struct recurre
     const struct state_share share = share_state(sizes, ROWS);
     int head = (int)blockIdx.x, row = segment.first, warp = (int)threadIdx.x / WARP, thread = (int)threadIdx.x;
     int keys = sizes.key_size, size = sizes.value_size, channels = channels_of(sizes);
+    bool answers = thread < size; /* whose column is `thread` */
     float *session_state = state_of(call.layer, segment.session, head), state[ROWS];
 
     /* What the kernel before does not touch. */
     read_state(state, share, keys, session_state);
+    float norm = answers ? call.layer.norm[thread] : 0;
     for (int i = thread; i < PADDED; i += STEP_THREADS)
         query[i] = key[i] = 0;
     wait_for_previous();
     let_next_start();
+    float gate = answers ? fused_column(call, row, channels + head * size + thread) : 0;
     __syncthreads();
 
     bool keeps_keys = head % (sizes.value_heads / sizes.key_heads) == 0;
@@ -92,12 +95,10 @@ static __global__ void __launch_bounds__(STEP_THREADS) step(const struct recurre
             output = fmaf(query[share.part * ROWS + i], state[i], output);
     output = sum_parts(output, share, sums[1]);
 
-    bool answers = thread < size; /* whose column is `thread` */
     float scale = 1.0f / sqrtf(block_sum(answers ? output * output : 0, parts) / (float)size + call.layer.epsilon);
     if (answers)
         store((T *)call.out + (size_t)row * (size_t)(sizes.value_heads * size) + (size_t)(head * size + thread),
-              output * scale * call.layer.norm[thread] *
-                  silu(fused_column(call, row, channels + head * size + thread)));
+              output * scale * norm * silu(gate));
 }
 
 /* Grid: [value head, path, layer]. Pointers are moved from the first layer's to the block's. */

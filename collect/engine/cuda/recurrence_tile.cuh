@@ -11,10 +11,17 @@
 #define COLUMNS (2 * WARP)        /* of the state, that a block has: a pair a lane */
 #define TILE 65                   /* rows */
 #define SHORT_TILE RECURRENT_NEAR /* of runs, and where trees are deep: all ancestors in it are among the nearest */
+#define BLOCKS (RECURRENT_SIZE_MAXIMUM / COLUMNS) /* of a head, at most */
 
 /* --- the blocks of a head ---------------------------------------------------------------------------------------- */
 
 /* They are a cluster, from compute capability 9.0 on; otherwise each works for itself alone. */
+#if __CUDA_ARCH__ >= 900
+#define CAN_MEET true
+#else
+#define CAN_MEET false
+#endif
+
 static __device__ __forceinline__ int head_blocks(void)
 {
     int blocks = 1;
@@ -72,8 +79,8 @@ static __device__ __forceinline__ void tell(float *to, float x, int blocks)
 #define STATE_PITCH (COLUMNS + 8)
 
 struct layout {
-    int pitch, keys, queries, reads, key_weights, query_weights, deltas, betas, decays, totals, selves, levels, near,
-        size;
+    int pitch, keys, queries, reads, key_weights, query_weights, deltas, gates, squares, betas, decays, totals, selves,
+        levels, near, size;
 };
 
 static __host__ __device__ __forceinline__ int padded(int keys)
@@ -91,7 +98,9 @@ static __host__ __device__ __forceinline__ struct layout lay_out(int keys, int r
     at.key_weights = at.reads + 2 * rows * STATE_PITCH;
     at.query_weights = at.key_weights + rows * RECURRENT_NEAR;
     at.deltas = at.query_weights + rows * RECURRENT_NEAR;
-    at.near = at.deltas + rows * COLUMNS;
+    at.gates = at.deltas + rows * COLUMNS;
+    at.squares = at.gates + rows * COLUMNS;
+    at.near = at.squares + rows * BLOCKS;
     at.betas = at.near + rows * RECURRENT_NEAR / 2;
     at.decays = at.betas + rows;
     at.totals = at.decays + rows;
@@ -108,11 +117,15 @@ struct scene {
     int head, column, start, count;     /* column: the lane's first; the tile's first place, and how many it has */
     int root;                           /* what lies before this place is in the state */
     int pitch;                          /* of keys and queries */
+    float2 norm;                        /* the weights of the lane's columns */
     float *state;                       /* [keys, STATE_PITCH] */
     float *keys, *queries;              /* [rows, pitch] */
-    float *reads;                       /* [2 rows, STATE_PITCH]: what the state says to keys and to queries */
+    float *reads;                       /* [2 rows, STATE_PITCH]: what the state says to keys, then outputs; and to
+                                           queries */
     float *key_weights, *query_weights; /* [rows, RECURRENT_NEAR]: of ancestors in the tile, otherwise 0 */
     float *deltas;                      /* [rows, COLUMNS]: values, until they are answered */
+    float *gates;                       /* [rows, COLUMNS]: z */
+    float *squares;                     /* [rows, BLOCKS]: each block's sum over its outputs */
     float *betas, *decays;              /* [rows] */
     float *totals, *selves;             /* [rows]: the product of all decays from the root on; query times key */
     int *levels;                        /* [rows]: how many ancestors are in the tile; they are the first of: */
@@ -141,7 +154,7 @@ static __device__ __forceinline__ int key_head_of(const struct recurrent_sizes &
     return head / (sizes.value_heads / sizes.key_heads);
 }
 
-/* Of place `place`: its value, or output, from the block's first column on. */
+/* Of place `place`: its value (or output, where the blocks of a head cannot meet) from the block's first column on. */
 static __device__ __forceinline__ float *value_at(const struct scene &scene, int place)
 {
     const struct recurrent_sizes &sizes = scene.call.layer.sizes;
@@ -163,13 +176,13 @@ static __device__ __forceinline__ float2 fetch_pair(const struct scene &scene, c
     return make_float2(scene.column < size ? row[at] : 0, scene.column + 1 < size ? row[at + 1] : 0);
 }
 
-static __device__ __forceinline__ void store_pair(const struct scene &scene, float *row, float2 pair)
+template <typename T> static __device__ __forceinline__ void store_pair(const struct scene &scene, T *row, float2 pair)
 {
     int size = scene.call.layer.sizes.value_size, at = (int)threadIdx.x % WARP * 2;
     if (scene.column < size)
-        row[at] = pair.x;
+        store(&row[at], pair.x);
     if (scene.column + 1 < size)
-        row[at + 1] = pair.y;
+        store(&row[at + 1], pair.y);
 }
 
 static __device__ __forceinline__ float decay_of(const struct scene &scene, int place)
@@ -232,8 +245,19 @@ static __device__ __forceinline__ void copy_state(const struct scene &scene, con
     const struct recurrent_sizes &sizes = scene.call.layer.sizes;
     int keys = sizes.key_size, first = (int)blockIdx.x * COLUMNS, there = min(sizes.value_size - first, COLUMNS);
     copy_rows(scene.state, STATE_PITCH, committed + first, sizes.value_size, keys, there, COLUMNS, has_quads(sizes));
+#pragma unroll 1
     for (int i = keys * STATE_PITCH + (int)threadIdx.x; i < (scene.pitch - 4) * STATE_PITCH; i += THREADS)
         scene.state[i] = 0;
+}
+
+/* Queues the copy of the tile's gates, which the kernel just before does not touch. */
+static __device__ __forceinline__ void copy_gates(const struct scene &scene)
+{
+    const struct recurrent_sizes &sizes = scene.call.layer.sizes;
+    int width = in_width_of(sizes), first = (int)blockIdx.x * COLUMNS, there = min(sizes.value_size - first, COLUMNS);
+    const float *gates = scene.call.fused + (size_t)(scene.segment.first + scene.start) * (size_t)width +
+                         channels_of(sizes) + scene.head * sizes.value_size + first;
+    copy_rows(scene.gates, COLUMNS, gates, width, scene.count, there, COLUMNS, has_quads(sizes) && width % 4 == 0);
 }
 
 /* What the batch says of the tile's rows, which no kernel just before touches. Whether a row may have more ancestors in
@@ -271,10 +295,11 @@ static __device__ __forceinline__ void load_tile(const struct scene &scene)
     copy_rows(scene.keys, scene.pitch, query + sizes.key_heads * keys, channels, scene.count, keys, width, quads);
     copy_rows(scene.deltas, COLUMNS, value_at(scene, scene.start), channels, scene.count, there, COLUMNS, quads);
     copies_commit();
-    for (int i = (int)threadIdx.x; i < scene.count; i += THREADS) {
-        size_t gate = (size_t)(scene.segment.first + scene.start + i) * (size_t)sizes.value_heads;
-        scene.decays[i] = scene.call.layer.decays[gate + (size_t)scene.head];
-        scene.betas[i] = scene.call.layer.betas[gate + (size_t)scene.head];
+    if ((int)threadIdx.x < scene.count) {
+        size_t row = (size_t)(scene.segment.first + scene.start) + threadIdx.x;
+        size_t gate = row * (size_t)sizes.value_heads + (size_t)scene.head;
+        scene.decays[threadIdx.x] = scene.call.layer.decays[gate];
+        scene.betas[threadIdx.x] = scene.call.layer.betas[gate];
     }
 }
 
