@@ -60,12 +60,13 @@ static __device__ __forceinline__ float convolve(const struct recurrent_layer &l
     return silu(sum);
 }
 
-/* What brings a head to its length, of which a lane has elements lane, lane + 32, ... (zeros behind the last). */
-static __device__ __forceinline__ float length_scale(const float (&values)[LANE_ELEMENTS], float length)
+/* What brings a head to its length, of which a lane has some elements (zeros behind the last). */
+template <int COUNT>
+static __device__ __forceinline__ float length_scale(const float (&values)[COUNT], float length)
 {
     float sum = 0;
 #pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++)
+    for (int i = 0; i < COUNT; i++)
         sum = __fmaf_rn(values[i], values[i], sum);
     return __fdiv_rn(length, __fsqrt_rn(__fadd_rn(warp_sum(sum), LENGTH_EPSILON)));
 }
