@@ -217,10 +217,11 @@ static void launch_mix(const struct recurrent_call *call, cudaStream_t stream)
     int rows = WARPS * ROWS, gates = (rows * sizes->value_heads + THREADS - 1) / THREADS;
     dim3 grid((unsigned)((call->longest + rows - 1) / rows),
               (unsigned)(2 * sizes->key_heads + sizes->value_heads + gates), (unsigned)call->segment_count);
-    if (sizes->kernel_size == 4)
-        launch(mix<T, 4, VECTOR, PARTS, ROWS>, grid, THREADS, 0, stream, *call);
-    else
-        launch(mix<T, 0, VECTOR, PARTS, ROWS>, grid, THREADS, 0, stream, *call);
+    /* Its neighbours have much shared memory: a multiprocessor that divides its memory anew must be empty first. */
+    auto kernel = sizes->kernel_size == 4 ? mix<T, 4, VECTOR, PARTS, ROWS> : mix<T, 0, VECTOR, PARTS, ROWS>;
+    CUDA_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
+    launch(kernel, grid, THREADS, 0, stream, *call);
 }
 
 void kernels_recurrent_mix(const struct recurrent_call *call, cudaStream_t stream)
