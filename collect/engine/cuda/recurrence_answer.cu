@@ -136,99 +136,102 @@ static __device__ __forceinline__ void add_earlier(const struct scene &scene, in
         scene.totals[row] = 1; /* it was multiplied */
 }
 
-/* sum += what four ancestors in the tile say, by their weights, which are 0 behind the last. */
-static __device__ __forceinline__ float2 add_four(const struct scene &scene, const float *weights, int first,
-                                                  float2 sum)
+/* The rows' deltas, and their outputs but for the own delta's part, of every WARPS-th row: all rows add their ancestors
+ * from the tile's first on, so that turn t needs what has t of them, and each turn answers those that have one more. */
+static __device__ __forceinline__ void solve(const struct scene &scene, float2 (&deltas)[OWN], float2 (&outputs)[OWN])
 {
-    const float4 four = *(const float4 *)(weights + first);
-    const short4 near = *(const short4 *)(scene.near + first);
-    sum = add_scaled(four.x, pair_at(scene.deltas + max(near.x - scene.start, 0) * COLUMNS), sum);
-    sum = add_scaled(four.y, pair_at(scene.deltas + max(near.y - scene.start, 0) * COLUMNS), sum);
-    sum = add_scaled(four.z, pair_at(scene.deltas + max(near.z - scene.start, 0) * COLUMNS), sum);
-    return add_scaled(four.w, pair_at(scene.deltas + max(near.w - scene.start, 0) * COLUMNS), sum);
-}
-
-/* What the ancestors of two rows say, which have up to `level` in the tile. */
-struct two_sums {
-    float2 first, second;
-};
-
-static __device__ __forceinline__ struct two_sums sum_ancestors(const struct scene &scene, int first, int second,
-                                                                int level, const float *weights)
-{
-    struct two_sums sums = {};
-#pragma unroll 1
-    for (int i = 0; i < level; i += 4) {
-        sums.first = add_four(scene, weights, first * RECURRENT_NEAR + i, sums.first);
-        sums.second = add_four(scene, weights, second * RECURRENT_NEAR + i, sums.second);
+    int warp = (int)threadIdx.x / WARP, left[OWN] = {}; /* ancestors that are not added yet */
+#pragma unroll
+    for (int i = 0; i < OWN; i++) {
+        int row = i * WARPS + warp;
+        if (row >= scene.count)
+            break;
+        float beta = scene.betas[row], total = scene.totals[row];
+        float2 value = pair_at(scene.deltas + row * COLUMNS), none = make_float2(0, 0);
+        left[i] = scene.levels[row];
+        outputs[i] = add_scaled(total, pair_at(scene.reads + (scene.count + row) * STATE_PITCH), none);
+        deltas[i] = add_scaled(beta, add_scaled(-total, pair_at(scene.reads + row * STATE_PITCH), value), none);
+        put_pair(scene.deltas + row * COLUMNS, deltas[i]);
     }
-    return sums;
+#pragma unroll 1
+    for (;;) {
+        const float *from[OWN];
+        float2 weights[OWN], others[OWN];
+        int any = 0;
+#pragma unroll
+        for (int i = 0; i < OWN; i++) {
+            int at = (i * WARPS + warp) * RECURRENT_NEAR + left[i] - 1;
+            any |= left[i];
+            if (left[i]) {
+                from[i] = scene.deltas + (scene.near[at] - scene.start) * COLUMNS;
+                weights[i] = scene.weights[at];
+            }
+        }
+        if (!__syncthreads_or(any))
+            break;
+#pragma unroll
+        for (int i = 0; i < OWN; i++)
+            if (left[i])
+                others[i] = pair_at(from[i]);
+#pragma unroll
+        for (int i = 0; i < OWN; i++)
+            if (left[i]) {
+                deltas[i] = add_scaled(-weights[i].x, others[i], deltas[i]);
+                outputs[i] = add_scaled(weights[i].y, others[i], outputs[i]);
+                if (--left[i] == 0)
+                    put_pair(scene.deltas + (i * WARPS + warp) * COLUMNS, deltas[i]);
+            }
+    }
 }
 
-/* The rows' deltas, level by level: a warp goes along its rows, in a lane each, two at a time. */
-static __device__ __forceinline__ void solve(const struct scene &scene)
+/* Keeps the outputs, whose squares all blocks are told. */
+static __device__ __forceinline__ void keep_outputs(const struct scene &scene, const float2 (&deltas)[OWN],
+                                                    const float2 (&outputs)[OWN], int blocks)
 {
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    int own = lane * WARPS + warp < scene.count ? scene.levels[lane * WARPS + warp] : -1;
-#pragma unroll 1
-    for (int row = warp; row < scene.count; row += WARPS) {
-        float *delta = scene.deltas + row * COLUMNS, beta = scene.betas[row];
-        float2 left = add_scaled(-scene.totals[row], pair_at(scene.reads + row * STATE_PITCH), pair_at(delta));
-        put_pair(delta, make_float2(beta * left.x, beta * left.y));
+    float squares[OWN] = {}, its = 0;
+#pragma unroll
+    for (int i = 0; i < OWN; i++) {
+        int row = i * WARPS + warp;
+        if (row >= scene.count)
+            break;
+        float2 output = add_scaled(scene.selves[row], deltas[i], outputs[i]);
+        squares[i] = fmaf(output.x, output.x, output.y * output.y);
+        if (CAN_MEET)
+            put_pair(scene.reads + row * STATE_PITCH, output);
+        else
+            store_pair(scene, value_at(scene, scene.start + row), output);
     }
-    for (int level = 1; __syncthreads_or(own >= level); level++)
-        for (unsigned rows = __ballot_sync(ALL_LANES, own == level); rows; rows &= rows - 1) {
-            int first = __ffs((int)rows) - 1;
-            rows = rows & (rows - 1) ? rows & (rows - 1) : rows;
-            first = first * WARPS + warp;
-            int second = (__ffs((int)rows) - 1) * WARPS + warp; /* the same, where there is one left */
-            float *one = scene.deltas + first * COLUMNS, *other = scene.deltas + second * COLUMNS;
-            const struct two_sums sums = sum_ancestors(scene, first, second, level, scene.key_weights);
-            float2 x = pair_at(one), y = pair_at(other);
-            put_pair(one, make_float2(x.x - sums.first.x, x.y - sums.first.y));
-            put_pair(other, make_float2(y.x - sums.second.x, y.y - sums.second.y));
-        }
+#pragma unroll
+    for (int i = 0; i < OWN && CAN_MEET; i++) {
+        float sum = warp_sum(squares[i]);
+        its = lane == i ? sum : its;
+    }
+    if (CAN_MEET && lane * WARPS + warp < scene.count)
+        tell(&scene.squares[(lane * WARPS + warp) * BLOCKS + head_block()], its, blocks);
 }
 
-/* Keeps an output, multiplied by what does not depend on its length, for which all blocks are told its squares. */
-static __device__ __forceinline__ void keep_output(const struct scene &scene, int row, float2 output, int blocks)
+/* The outputs by their gates and the norm's weights. */
+static __device__ __forceinline__ void gate_outputs(const struct scene &scene)
 {
-    float2 gate = pair_at(scene.gates + row * COLUMNS);
-    float squares = warp_sum(fmaf(output.x, output.x, output.y * output.y));
-    put_pair(scene.reads + row * STATE_PITCH,
-             make_float2(output.x * (scene.norm.x * silu(gate.x)), output.y * (scene.norm.y * silu(gate.y))));
-    if (threadIdx.x % WARP == 0)
-        tell(&scene.squares[row * BLOCKS + head_block()], squares, blocks);
+#pragma unroll 2
+    for (int row = (int)threadIdx.x / WARP; row < scene.count; row += WARPS) {
+        float *kept = scene.reads + row * STATE_PITCH;
+        float2 output = pair_at(kept), gate = pair_at(scene.gates + row * COLUMNS);
+        put_pair(kept, make_float2(output.x * (scene.norm.x * silu(gate.x)), output.y * (scene.norm.y * silu(gate.y))));
+    }
 }
 
-static __device__ __forceinline__ void put_output(const struct scene &scene, int row, float2 sum, int blocks)
+/* Leaves the deltas in memory, for rows of later tiles. */
+static __device__ __forceinline__ void put_deltas(const struct scene &scene)
 {
-    float2 delta = pair_at(scene.deltas + row * COLUMNS);
-    sum = add_scaled(scene.totals[row], pair_at(scene.reads + (scene.count + row) * STATE_PITCH), sum);
-    float2 output = add_scaled(scene.selves[row], delta, sum);
-    if (CAN_MEET)
-        keep_output(scene, row, output, blocks);
-    else
-        store_pair(scene, value_at(scene, scene.start + row), output);
-    if (!scene.call.advances && scene.start + scene.count < scene.segment.count)
-        store_pair(scene, delta_at(scene, scene.start + row), delta);
+#pragma unroll 1
+    for (int row = (int)threadIdx.x / WARP; row < scene.count; row += WARPS)
+        store_pair(scene, delta_at(scene, scene.start + row), pair_at(scene.deltas + row * COLUMNS));
 }
 
+/* Brings the outputs to the lengths that all blocks know now. */
 static __device__ __forceinline__ void put_outputs(const struct scene &scene, int blocks)
-{
-#pragma unroll 1
-    for (int row = (int)threadIdx.x / WARP; row < scene.count; row += 2 * WARPS) {
-        int second = min(row + WARPS, scene.count - 1);
-        const struct two_sums sums =
-            sum_ancestors(scene, row, second, max(scene.levels[row], scene.levels[second]), scene.query_weights);
-        put_output(scene, row, sums.first, blocks);
-        if (second == row + WARPS)
-            put_output(scene, second, sums.second, blocks);
-    }
-}
-
-/* The gated norm of the rows' outputs, by the lengths that all blocks know now. */
-static __device__ __forceinline__ void put_gated(const struct scene &scene, int blocks)
 {
     const struct recurrent_sizes &sizes = scene.call.layer.sizes;
     int width = sizes.value_heads * sizes.value_size, first = scene.head * sizes.value_size + (int)blockIdx.x * COLUMNS;
@@ -282,13 +285,13 @@ static __device__ __forceinline__ void fold(const struct scene &scene)
 /* --- the kernel --------------------------------------------------------------------------------------------------- */
 
 /* Grid: [columns by COLUMNS, value head, segment]. rows: that the layout has room for. */
-static __global__ void __launch_bounds__(THREADS) answer(const struct recurrent_call call, int rows)
+static __global__ void __launch_bounds__(THREADS)
+    answer(const struct recurrent_call call, const struct layout at, int rows)
 {
     extern __shared__ float4 shared[];
     float *memory = (float *)shared;
     const struct recurrent_sizes &sizes = call.layer.sizes;
     const struct attention_segment segment = call.segments[blockIdx.z];
-    const struct layout at = lay_out(sizes.key_size, rows);
     int head = (int)blockIdx.y, blocks = head_blocks(), warp = (int)threadIdx.x / WARP;
     struct scene scene = {call,
                           segment,
@@ -303,8 +306,7 @@ static __global__ void __launch_bounds__(THREADS) answer(const struct recurrent_
                           memory + at.keys,
                           memory + at.queries,
                           memory + at.reads,
-                          memory + at.key_weights,
-                          memory + at.query_weights,
+                          (float2 *)(memory + at.weights),
                           memory + at.deltas,
                           memory + at.gates,
                           memory + at.squares,
@@ -354,14 +356,19 @@ static __global__ void __launch_bounds__(THREADS) answer(const struct recurrent_
                 add_earlier(scene, row);
             __syncthreads();
         }
-        solve(scene);
-        put_outputs(scene, blocks);
+        float2 deltas[OWN], outputs[OWN];
+        solve(scene, deltas, outputs);
+        keep_outputs(scene, deltas, outputs, blocks);
         arrive();
+        if (CAN_MEET)
+            gate_outputs(scene);
         if (call.advances)
             fold(scene);
+        else if (start + scene.count < segment.count)
+            put_deltas(scene);
         meet(); /* all have used what they were told, but the squares */
         if (CAN_MEET)
-            put_gated(scene, blocks);
+            put_outputs(scene, blocks);
     }
     if (!call.advances)
         return;
@@ -407,7 +414,8 @@ void kernels_recurrent_answer(const struct recurrent_call *call, cudaStream_t st
 {
     const struct recurrent_sizes *sizes = &call->layer.sizes;
     int rows = tile_rows(call);
-    size_t bytes = (size_t)lay_out(sizes->key_size, rows).size * sizeof(float);
+    const struct layout at = lay_out(sizes->key_size, rows);
+    size_t bytes = (size_t)at.size * sizeof(float);
     dim3 grid((unsigned)((sizes->value_size + COLUMNS - 1) / COLUMNS), (unsigned)sizes->value_heads,
               (unsigned)call->segment_count);
     if (call->longest > 1 && !call->advances && !call->deltas)
@@ -415,7 +423,7 @@ void kernels_recurrent_answer(const struct recurrent_call *call, cudaStream_t st
     CUDA_CHECK(cudaFuncSetAttribute(answer, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     CUDA_CHECK(
         cudaFuncSetAttribute(answer, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
-    launch_clusters(answer, device_overlaps() ? grid.x : 1, grid, THREADS, bytes, stream, *call, rows);
+    launch_clusters(answer, device_overlaps() ? grid.x : 1, grid, THREADS, bytes, stream, *call, at, rows);
     dim3 rest((unsigned)call->rows, (unsigned)((sizes->value_heads + WARPS - 1) / WARPS));
     if (!device_overlaps())
         OF_TYPE(call->layer.type, (launch(gate<T>, rest, THREADS, 0, stream, *call)));

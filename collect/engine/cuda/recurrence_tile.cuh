@@ -11,6 +11,7 @@
 #define COLUMNS (2 * WARP)        /* of the state, that a block has: a pair a lane */
 #define TILE 65                   /* rows */
 #define SHORT_TILE RECURRENT_NEAR /* of runs, and where trees are deep: all ancestors in it are among the nearest */
+#define OWN ((TILE + WARPS - 1) / WARPS)          /* rows of a tile that a warp has: every WARPS-th */
 #define BLOCKS (RECURRENT_SIZE_MAXIMUM / COLUMNS) /* of a head, at most */
 
 /* --- the blocks of a head ---------------------------------------------------------------------------------------- */
@@ -57,15 +58,25 @@ static __device__ __forceinline__ void meet(void)
 #endif
 }
 
+static __device__ __forceinline__ void store_there(uint32_t to, float x)
+{
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
+}
+
+static __device__ __forceinline__ void store_there(uint32_t to, float2 x)
+{
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x.x), "f"(x.y) : "memory");
+}
+
 /* Stores x at the place in each block's shared memory that `to` is in this one's. */
-static __device__ __forceinline__ void tell(float *to, float x, int blocks)
+template <typename T> static __device__ __forceinline__ void tell(T *to, T x, int blocks)
 {
 #if __CUDA_ARCH__ >= 900
     uint32_t here = shared_address(to), there;
 #pragma unroll 1
     for (int block = 0; block < blocks; block++) {
         asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
-        asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
+        store_there(there, x);
     }
 #else
     (void)blocks;
@@ -79,25 +90,23 @@ static __device__ __forceinline__ void tell(float *to, float x, int blocks)
 #define STATE_PITCH (COLUMNS + 8)
 
 struct layout {
-    int pitch, keys, queries, reads, key_weights, query_weights, deltas, gates, squares, betas, decays, totals, selves,
-        levels, near, size;
+    int pitch, keys, queries, reads, weights, deltas, gates, squares, betas, decays, totals, selves, levels, near, size;
 };
 
-static __host__ __device__ __forceinline__ int padded(int keys)
+static inline int padded(int keys)
 {
     return (keys + 3) / 4 * 4;
 }
 
-static __host__ __device__ __forceinline__ struct layout lay_out(int keys, int rows)
+static inline struct layout lay_out(int keys, int rows)
 {
     struct layout at;
     at.pitch = padded(keys) + 4;
     at.keys = padded(keys) * STATE_PITCH;
     at.queries = at.keys + rows * at.pitch;
     at.reads = at.queries + rows * at.pitch;
-    at.key_weights = at.reads + 2 * rows * STATE_PITCH;
-    at.query_weights = at.key_weights + rows * RECURRENT_NEAR;
-    at.deltas = at.query_weights + rows * RECURRENT_NEAR;
+    at.weights = at.reads + 2 * rows * STATE_PITCH;
+    at.deltas = at.weights + 2 * rows * RECURRENT_NEAR;
     at.gates = at.deltas + rows * COLUMNS;
     at.squares = at.gates + rows * COLUMNS;
     at.near = at.squares + rows * BLOCKS;
@@ -114,21 +123,21 @@ static __host__ __device__ __forceinline__ struct layout lay_out(int keys, int r
 struct scene {
     const struct recurrent_call &call;
     struct attention_segment segment;
-    int head, column, start, count;     /* column: the lane's first; the tile's first place, and how many it has */
-    int root;                           /* what lies before this place is in the state */
-    int pitch;                          /* of keys and queries */
-    float2 norm;                        /* the weights of the lane's columns */
-    float *state;                       /* [keys, STATE_PITCH] */
-    float *keys, *queries;              /* [rows, pitch] */
-    float *reads;                       /* [2 rows, STATE_PITCH]: what the state says to keys, then outputs; and to
-                                           queries */
-    float *key_weights, *query_weights; /* [rows, RECURRENT_NEAR]: of ancestors in the tile, otherwise 0 */
-    float *deltas;                      /* [rows, COLUMNS]: values, until they are answered */
-    float *gates;                       /* [rows, COLUMNS]: z */
-    float *squares;                     /* [rows, BLOCKS]: each block's sum over its outputs */
-    float *betas, *decays;              /* [rows] */
-    float *totals, *selves;             /* [rows]: the product of all decays from the root on; query times key */
-    int *levels;                        /* [rows]: how many ancestors are in the tile; they are the first of: */
+    int head, column, start, count; /* column: the lane's first; the tile's first place, and how many it has */
+    int root;                       /* what lies before this place is in the state */
+    int pitch;                      /* of keys and queries */
+    float2 norm;                    /* the weights of the lane's columns */
+    float *state;                   /* [keys, STATE_PITCH] */
+    float *keys, *queries;          /* [rows, pitch] */
+    float *reads;                   /* [2 rows, STATE_PITCH]: what the state says to keys, then outputs; and to
+                                       queries */
+    float2 *weights;                /* [rows, RECURRENT_NEAR]: of ancestors in the tile, the key's and the query's */
+    float *deltas;                  /* [rows, COLUMNS]: values, until they are answered */
+    float *gates;                   /* [rows, COLUMNS]: z */
+    float *squares;                 /* [rows, BLOCKS]: each block's sum over its outputs */
+    float *betas, *decays;          /* [rows] */
+    float *totals, *selves;         /* [rows]: the product of all decays from the root on; query times key */
+    int *levels;                    /* [rows]: how many ancestors are in the tile; they are the first of: */
     int16_t *near; /* [rows, RECURRENT_NEAR]: the nearest ancestors' places; below the root there is none */
 };
 
@@ -264,7 +273,6 @@ static __device__ __forceinline__ void copy_gates(const struct scene &scene)
  * the tile than are listed. */
 static __device__ __forceinline__ bool find_ancestors(const struct scene &scene)
 {
-    constexpr int OWN = (TILE + WARPS - 1) / WARPS;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, ancestors[OWN];
     bool all_inside = false;
 #pragma unroll
@@ -356,9 +364,8 @@ static __device__ __forceinline__ void weigh_row(const struct scene &scene, int 
         total *= all;
         far = __shfl_sync(ALL_LANES, next, WARP - 1);
     }
-    weight = lane < level ? weight : 0;
-    tell(&scene.key_weights[at], scene.betas[row] * weight * products.x, blocks);
-    tell(&scene.query_weights[at], weight * products.y, blocks);
+    if (lane < level)
+        tell(&scene.weights[at], make_float2(scene.betas[row] * weight * products.x, weight * products.y), blocks);
     if (lane == WARP - 1) {
         tell(&scene.totals[row], total, blocks);
         tell(&scene.selves[row], products.y, blocks); /* fewer than WARP are in the tile */
