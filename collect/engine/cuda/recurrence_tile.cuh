@@ -326,23 +326,38 @@ static __device__ __forceinline__ float sum_quad(float4 quad)
     return (quad.x + quad.y) + (quad.z + quad.w);
 }
 
-/* The products of a row's key and query with the keys of its ancestors in the tile, lane i's the i-th nearest; behind
- * the last, with its own key. As many lanes as there are for an ancestor share out its elements. */
+/* The products of a row's key and query with the keys of its ancestors in the tile, lane i's the i-th nearest; in lane
+ * `level`, with its own key. Eight lanes go along a key, whose loads meet in no bank; a group of them has two keys at a
+ * time, and so the warp eight. */
 static __device__ __forceinline__ float2 multiply_keys(const struct scene &scene, int row, int ancestor, int level)
 {
-    int lane = (int)threadIdx.x % WARP, lanes = level < 8 ? 8 : level < 16 ? 16 : WARP, step = 4 * WARP / lanes;
-    int other = __shfl_sync(ALL_LANES, lane < level ? ancestor - scene.start : row, lane % lanes) * scene.pitch;
-    float4 by_key = {}, by_query = {};
-#pragma unroll 4
-    for (int k = lane / lanes * 4; k < scene.pitch - 4; k += step) {
-        float4 quad = *(const float4 *)(scene.keys + other + k);
-        add_products(by_key, *(const float4 *)(scene.keys + row * scene.pitch + k), quad);
-        add_products(by_query, *(const float4 *)(scene.queries + row * scene.pitch + k), quad);
-    }
-    float2 products = make_float2(sum_quad(by_key), sum_quad(by_query));
-    for (; lanes < WARP; lanes *= 2) {
-        products.x += __shfl_xor_sync(ALL_LANES, products.x, lanes);
-        products.y += __shfl_xor_sync(ALL_LANES, products.y, lanes);
+    int lane = (int)threadIdx.x % WARP, other = lane < level ? ancestor - scene.start : row;
+    const float *key = scene.keys + row * scene.pitch, *query = scene.queries + row * scene.pitch;
+    float2 products = {};
+#pragma unroll 1
+    for (int first = 0; first <= level; first += 8) {
+        const float *one = scene.keys + __shfl_sync(ALL_LANES, other, first + lane / 8) * scene.pitch;
+        const float *another = scene.keys + __shfl_sync(ALL_LANES, other, first + lane / 8 + 4) * scene.pitch;
+        float4 sums[4] = {};
+#pragma unroll 2
+        for (int k = lane % 8 * 4; k < scene.pitch - 4; k += 32) {
+            float4 by_key = *(const float4 *)(key + k), by_query = *(const float4 *)(query + k);
+            float4 x = *(const float4 *)(one + k), y = *(const float4 *)(another + k);
+            add_products(sums[0], by_key, x);
+            add_products(sums[1], by_query, x);
+            add_products(sums[2], by_key, y);
+            add_products(sums[3], by_query, y);
+        }
+        float whole[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            whole[i] = sum_quad(sums[i]);
+            for (int step = 4; step > 0; step /= 2)
+                whole[i] += __shfl_xor_sync(ALL_LANES, whole[i], step);
+            whole[i] = __shfl_sync(ALL_LANES, whole[i], lane % 4 * 8);
+        }
+        if (lane / 8 == first / 8)
+            products = lane % 8 < 4 ? make_float2(whole[0], whole[1]) : make_float2(whole[2], whole[3]);
     }
     return products;
 }
@@ -366,9 +381,9 @@ static __device__ __forceinline__ void weigh_row(const struct scene &scene, int 
     }
     if (lane < level)
         tell(&scene.weights[at], make_float2(scene.betas[row] * weight * products.x, weight * products.y), blocks);
-    if (lane == WARP - 1) {
+    if (lane == level) { /* fewer than WARP are in the tile */
         tell(&scene.totals[row], total, blocks);
-        tell(&scene.selves[row], products.y, blocks); /* fewer than WARP are in the tile */
+        tell(&scene.selves[row], products.y, blocks);
     }
 }
 
