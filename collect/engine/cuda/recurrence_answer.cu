@@ -42,51 +42,58 @@ static __device__ __forceinline__ void read_leftover(const struct scene &scene, 
 }
 
 /* reads = the factors times the state, to be multiplied by the rows' decays from the root on. A warp has 16 columns and
- * every fourth 16 rows of factors. Each number is two of 10 bits, of which the product of what is left is left out:
- * float32's precision, nearly. */
+ * every fourth 16 rows of factors, of which there are eight times 16: up to two, together, for which it splits the
+ * state once. Each number is two of 10 bits, of which the product of what is left is left out: float32's precision,
+ * nearly. */
 static __device__ __forceinline__ void read_state(const struct scene &scene)
 {
+    static_assert(2 * TILE <= 2 * 4 * 16 + LEFTOVER, "more rows than two a warp");
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, g = lane / 4, t = lane % 4;
-    int width = scene.pitch - 4, rows = 2 * scene.count;
+    int width = scene.pitch - 4, rows = 2 * scene.count, first = warp / 4 * 16;
     if (rows % 16 <= LEFTOVER && rows % 16 > 0) {
         rows -= rows % 16;
         read_leftover(scene, rows);
     }
-    const float *state = scene.state + t * STATE_PITCH + warp % 4 * 16 + g;
+    if (first >= rows)
+        return;
+    bool both = first + 4 * 16 < rows;
+    const float *state = scene.state + t * STATE_PITCH + warp % 4 * 16 + g, *factors[4];
+    float sums[2][2][2][4] = {}; /* leading parts' products, and what is left's */
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        factors[i] = factor_at(scene, first + i / 2 * 4 * 16 + i % 2 * 8 + g) + t;
 #pragma unroll 1
-    for (int row = warp / 4 * 16 + g; row - g < rows; row += 4 * 16) {
-        const float *upper = factor_at(scene, row) + t, *lower = factor_at(scene, row + 8) + t;
-        float sums[3][2][4] = {};
-#pragma unroll 2
-        for (int step = 0; step < width; step += 8) {
-            int second = min(step + 4, width - 4); /* of an odd last step the other half is 0 */
-            bool there = step + 4 < width;
-            uint32_t leading[2][2], left[2][2], a[4], rest[4];
+    for (int step = 0; step < width; step += 8) {
+        int second = min(step + 4, width - 4); /* of an odd last step the other half is 0 */
+        bool there = step + 4 < width;
+        uint32_t leading[2][2], left[2][2];
 #pragma unroll
-            for (int n = 0; n < 2; n++) {
-                split_value(state[step * STATE_PITCH + n * 8], &leading[n][0], &left[n][0]);
-                split_value(there ? state[second * STATE_PITCH + n * 8] : 0, &leading[n][1], &left[n][1]);
-            }
-            split_value(upper[step], &a[0], &rest[0]);
-            split_value(lower[step], &a[1], &rest[1]);
-            split_value(upper[second], &a[2], &rest[2]);
-            split_value(lower[second], &a[3], &rest[3]);
-#pragma unroll
-            for (int n = 0; n < 2; n++) {
-                multiply_leading(sums[0][n], a, leading[n]);
-                multiply_leading(sums[1][n], a, left[n]);
-                multiply_leading(sums[2][n], rest, leading[n]);
-            }
+        for (int n = 0; n < 2; n++) {
+            split_value(state[step * STATE_PITCH + n * 8], &leading[n][0], &left[n][0]);
+            split_value(there ? state[second * STATE_PITCH + n * 8] : 0, &leading[n][1], &left[n][1]);
         }
 #pragma unroll
-        for (int half = 0; half < 2; half++)
-            if (row + half * 8 < rows)
+        for (int m = 0; m < 2; m++) {
+            uint32_t a[4], rest[4];
+            if (m && !both)
+                break;
 #pragma unroll
-                for (int n = 0; n < 2; n++)
+            for (int i = 0; i < 4; i++)
+                split_value(factors[m * 2 + i % 2][i < 2 ? step : second], &a[i], &rest[i]);
 #pragma unroll
-                    for (int i = 0; i < 2; i++)
-                        scene.reads[(row + half * 8) * STATE_PITCH + warp % 4 * 16 + n * 8 + t * 2 + i] =
-                            sums[0][n][half * 2 + i] + (sums[1][n][half * 2 + i] + sums[2][n][half * 2 + i]);
+            for (int n = 0; n < 2; n++) {
+                multiply_leading(sums[m][0][n], a, leading[n]);
+                multiply_leading(sums[m][1][n], a, left[n]);
+                multiply_leading(sums[m][1][n], rest, leading[n]);
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        int m = i / 8, half = i / 4 % 2, n = i / 2 % 2, row = first + m * 4 * 16 + half * 8 + g;
+        if (row < rows)
+            scene.reads[row * STATE_PITCH + warp % 4 * 16 + n * 8 + t * 2 + i % 2] =
+                sums[m][0][n][half * 2 + i % 2] + sums[m][1][n][half * 2 + i % 2];
     }
 }
 
