@@ -67,7 +67,7 @@ static __device__ __forceinline__ void end_gated(const struct skinny_call &call,
         int column = g * 32 + (int)threadIdx.x % WARP, output = tile * 32 * GROUPS + column;
         float gate = sums[column] * scale, up = sums[32 * GROUPS + column] * scale;
         if (output < inner)
-            store(&out[output], gate / (1.0f + expf(-gate)) * up);
+            store(&out[output], __fdividef(gate, 1.0f + __expf(-gate)) * up);
     }
 }
 
@@ -308,7 +308,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         }
     }
     if (splits > 1)
-        meet_cluster(); /* the others may still read here */
+        leave_cluster(); /* the others may still read here */
 #endif
 }
 

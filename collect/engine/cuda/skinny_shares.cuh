@@ -60,7 +60,13 @@ static __device__ __forceinline__ struct piece piece_of(const struct work &work,
 /* All blocks of the cluster, and what they wrote to their shared memory before. */
 static __device__ __forceinline__ void meet_cluster(void)
 {
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/* The same, where nothing that was written has to be seen: they have all read what they wanted. */
+static __device__ __forceinline__ void leave_cluster(void)
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 #define BATCH 4 /* rows that a warp ends together */
