@@ -85,8 +85,8 @@ static void check_skinny(const struct skinny_call *call, const struct matrix *x,
             double expected = sum_of(x->host + (size_t)row * (size_t)call->stride,
                                      weights->host + (size_t)output * (size_t)call->inputs, call->inputs);
             if (!(fabs(found - expected) < TOLERANCE))
-                fail_msg("%d rows of %d to %d, %d warpgroups, %d splits: row %d, output %d: %g for %g", call->rows,
-                         call->inputs, call->outputs, call->warpgroups, call->splits, row, output, found, expected);
+                fail_msg("%d rows of %d to %d, tiles of %d, %d splits: row %d, output %d: %g for %g", call->rows,
+                         call->inputs, call->outputs, call->tile, call->splits, row, output, found, expected);
         }
     free(y);
 }
@@ -112,7 +112,7 @@ static void fetch(void *to, const void *from, size_t bytes)
 /* The residual stream with the sums of squares that it leaves, and the norm that the product behind makes of them. */
 static void check_added(struct skinny_call call, const struct matrix *x, const struct matrix *weights)
 {
-    int rows = call.rows, outputs = call.outputs, tiles = (outputs + 64 * call.warpgroups - 1) / (64 * call.warpgroups);
+    int rows = call.rows, outputs = call.outputs, tiles = (outputs + call.tile - 1) / call.tile;
     size_t elements = (size_t)rows * (size_t)outputs;
     float *squares = make_floats((size_t)rows * 3, 0.25f, 0.125f), *norm = make_floats((size_t)outputs, 0.5f, 0.01f);
     float *residual = make_floats(elements, -1, 0.03f), *left = make_floats((size_t)(rows * tiles), 0, 0);
@@ -188,7 +188,7 @@ static void check_added(struct skinny_call call, const struct matrix *x, const s
 /* Heads as the kernel makes them that reads them from memory. */
 static void check_heads(struct skinny_call call)
 {
-    int size = 64 * call.warpgroups, units = call.outputs / size, rows = call.rows, capacity = 200;
+    int size = call.tile, units = call.outputs / size, rows = call.rows, capacity = 200;
     size_t queries = (size_t)rows * (size_t)call.outputs, cache = (size_t)capacity * (size_t)call.outputs;
     uint16_t *made[2], *host[2];
     int *ints = device_allocate((size_t)(3 * rows) * sizeof *ints),
@@ -256,7 +256,6 @@ static void check_gated(struct skinny_call call, const struct matrix *x, const s
     size_t elements = (size_t)call.rows * (size_t)inner;
     uint16_t *out = xcalloc(elements, sizeof *out);
     call.gated = gated;
-    call.splits = 1;
     kernels_skinny(&call, stream);
     CUDA_CHECK(cudaStreamSynchronize(stream));
     CUDA_CHECK(cudaMemcpy(out, gated, elements * sizeof *out, cudaMemcpyDeviceToHost));
@@ -267,22 +266,31 @@ static void check_gated(struct skinny_call call, const struct matrix *x, const s
             double up = sum_of(from, weights->host + (size_t)(inner + i) * (size_t)call.inputs, call.inputs);
             double found = (double)bfloat16_to_float(out[(size_t)row * (size_t)inner + (size_t)i]);
             if (!(fabs(found - silu(gate) * up) < 0.005 * (0.1 + fabs(silu(gate) * up))))
-                fail_msg("%d rows of %d to %d gated, %d warpgroups: row %d, output %d: %g for %g", call.rows,
-                         call.inputs, call.outputs, call.warpgroups, row, i, found, silu(gate) * up);
+                fail_msg("%d rows of %d to %d gated, tiles of %d: row %d, output %d: %g for %g", call.rows, call.inputs,
+                         call.outputs, call.tile, row, i, found, silu(gate) * up);
         }
     free(out);
+}
+
+static int tiles_of(int outputs, int tile)
+{
+    return (outputs + tile - 1) / tile;
 }
 
 /* All that may become of the result, as far as the sizes allow. */
 static void check_ends(const struct skinny_call *call, const struct matrix *x, const struct matrix *weights,
                        void *gated)
 {
-    int rows = call->rows, outputs = call->outputs, tile = 64 * call->warpgroups;
+    int rows = call->rows, outputs = call->outputs, tile = call->tile;
+    struct skinny_call half = *call;
     check_skinny(call, x, weights);
-    check_gated(*call, x, weights, gated);
+    half.tile = tile / 4 * 2; /* gates, with as many ups */
+    half.splits = 1;
+    half.even = call->even && kernels_skinny_evens(rows, call->inputs, tiles_of(outputs / 2, half.tile));
+    check_gated(half, x, weights, gated);
     if (outputs < 2000 && rows <= SKINNY_ENDS_ROWS)
         check_added(*call, x, weights);
-    if (outputs % tile == 0 && rows <= SKINNY_ENDS_ROWS && outputs < 10000 && outputs > 3 * tile)
+    if (tile % 64 == 0 && outputs % tile == 0 && rows <= SKINNY_ENDS_ROWS && outputs < 10000 && outputs > 3 * tile)
         check_heads(*call);
 }
 
@@ -294,6 +302,8 @@ static void few_rows_by_tensor_cores(void **state)
         int inputs, outputs, stride;
     } sizes[] = {{64, 64, 64},      {256, 1000, 320}, {1024, 66, 1024}, {4096, 6144, 4096},
                  {320, 24576, 320}, {512, 1152, 512}, {320, 8770, 320}};
+    /* Whole ones of one to three warpgroups, and some with less; and gates of which a block has one tile. */
+    static const int all_tiles[] = {64, 34, 128, 100, 192, 158}, wide_tiles[] = {98, 132, 136, 120};
     if (!usable || !device_has_wgmma())
         skip();
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -305,8 +315,8 @@ static void few_rows_by_tensor_cores(void **state)
         void *gated = device_allocate((size_t)(SKINNY_ROWS_MAXIMUM * outputs));
         void *scratch = device_allocate(kernels_skinny_scratch());
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-            for (int warpgroups = 1; warpgroups <= 3; warpgroups++) {
-                int tiles = (outputs + 64 * warpgroups - 1) / (64 * warpgroups), most = inputs / 64;
+            for (size_t t = r % 2; t < sizeof all_tiles / sizeof *all_tiles; t += 2) {
+                int tile = all_tiles[t], tiles = tiles_of(outputs, tile), most = inputs / 64;
                 most = most < SKINNY_SPLITS ? most : SKINNY_SPLITS;
                 while (most > 1 && most * tiles > device_multiprocessors())
                     most--;
@@ -315,7 +325,7 @@ static void few_rows_by_tensor_cores(void **state)
                                                  .inputs = inputs,
                                                  .outputs = outputs,
                                                  .stride = sizes[s].stride,
-                                                 .warpgroups = warpgroups,
+                                                 .tile = tile,
                                                  .half = r % 2 == 1,
                                                  .splits = splits,
                                                  .x = x.gpu,
@@ -327,8 +337,12 @@ static void few_rows_by_tensor_cores(void **state)
                 struct skinny_call even = call;
                 even.splits = 1;
                 even.even = true;
-                if (kernels_skinny_evens(rows[r], inputs, outputs, warpgroups))
+                if (kernels_skinny_evens(rows[r], inputs, tiles))
                     check_ends(&even, &x, &weights, gated);
+                even.even = false;
+                even.tile = wide_tiles[(r + t) % (sizeof wide_tiles / sizeof *wide_tiles)];
+                if (rows[r] <= SKINNY_ENDS_ROWS && tiles_of(outputs / 2, even.tile) <= device_multiprocessors())
+                    check_gated(even, &x, &weights, gated);
             }
         free_matrix(&x);
         free_matrix(&weights);

@@ -210,15 +210,16 @@ void kernels_decide(const struct decide_call *call, cudaStream_t stream);
  * there:
  *   gated    [rows, inner], inner = outputs / 2: SwiGLU as in struct matvec_call
  *   added    the residual stream: x += the result; x · norm, rounded, is left to be normed, and so are the sums of
- *            squares of each tile of 64 * warpgroups outputs; a copy of x becomes a column block of features
- *   heads    as kernels_store_heads() makes them; a head has 64 * warpgroups elements
+ *            squares of each tile of outputs; a copy of x becomes a column block of features
+ *   heads    as kernels_store_heads() makes them; a tile is a head, of 64, 128 or 192 elements
  *   y        [rows, outputs] in float32
  * Rows of x that were left so are normed here: the result is divided by sqrt(Σ squares / inputs + epsilon). */
 #define SKINNY_ROWS_MAXIMUM 136
 #define SKINNY_ENDS_ROWS 72 /* as many may end in `added` or `heads` */
 #define SKINNY_DEPTH 64     /* inputs that are taken at a time: a share has at least so many */
 #define SKINNY_SPLITS 8     /* shares of the inputs at most */
-#define SKINNY_WARPGROUPS 3 /* at most */
+#define SKINNY_TILE 192     /* outputs of a tile at most, */
+#define SKINNY_TILE_GATED 136 /* or gates, with as many ups; beyond 96 for SKINNY_ENDS_ROWS, one tile a multiprocessor */
 struct skinny_added {
     float *x;          /* [rows, outputs]; NULL: not this */
     const float *norm; /* [outputs] */
@@ -229,7 +230,8 @@ struct skinny_added {
 };
 struct skinny_call {
     int rows, inputs, outputs, stride; /* stride: of x */
-    int warpgroups, splits;            /* splits > 1: as far as all tiles' shares have a multiprocessor each */
+    int tile;                          /* outputs, or gates, that a block computes at a time: even */
+    int splits;                        /* > 1: as far as all tiles' shares have a multiprocessor each */
     bool half;                         /* a ring of half the shared memory: the next product may start before the end */
     bool even;               /* all multiprocessors share out the inputs of a last turn's tiles; splits is 1 */
     const void *x, *weights; /* 16-byte aligned */
@@ -245,7 +247,7 @@ struct skinny_call {
 bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride);
 size_t kernels_skinny_scratch(void);
 /* Whether there is something to share out evenly. */
-bool kernels_skinny_evens(int rows, int inputs, int outputs, int warpgroups);
+bool kernels_skinny_evens(int rows, int inputs, int tiles);
 void kernels_skinny(const struct skinny_call *call, cudaStream_t stream);
 
 /* Copies from the host's pinned memory, or to it; both ends 16-byte aligned, bytes rounded up to 16. */

@@ -144,7 +144,7 @@ static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
         {(void **)&gpu->x, rows * hidden, sizeof(float)},
         {&gpu->input, rows * hidden, size},
         {&gpu->normed, (rows + head) * hidden, size}, /* the head begins at any row */
-        {(void **)&gpu->squares, PRODUCT_OWN_ROWS * (hidden / 64 + 1), sizeof(float)},
+        {(void **)&gpu->squares, PRODUCT_OWN_ROWS * (hidden / 32 + 1), sizeof(float)},
         {&gpu->features, features, size},
         {&gpu->kept_features, features, size},
     };

@@ -2,20 +2,38 @@
  *
  * The matrix is the operand of 64-row tiles and the few rows, rounded up to a multiple of 8, are its columns:
  * wgmma.m64nNk16 with both operands in shared memory, which a ring of tiles 64 inputs deep is filled into by the bulk
- * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. Blocks
- * take tiles of outputs in turn; or, where there are few tiles, the blocks of a cluster take a share of the inputs each
- * and add each other's sums, in the order of the shares, from each other's shared memory; or all blocks share out the
- * inputs of the last turn's tiles evenly, and the last block to be done with a tile adds the sums, in order, through
- * memory. The first tiles of weights are asked for as soon as a block runs, before the kernel waits for the one before
- * it.
+ * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. A tile
+ * may have fewer than its warpgroups could take, so that all multiprocessors get as much; what they multiply beyond it
+ * is never looked at. Blocks take tiles of outputs in turn; or, where there are few tiles, the blocks of a cluster take
+ * a share of the inputs each and add each other's sums, in the order of the shares, from each other's shared memory; or
+ * all blocks share out the inputs of the last turn's tiles evenly, and the last block to be done with a tile adds the
+ * sums, in order, through memory. The first tiles of weights are asked for as soon as a block runs, before the kernel
+ * waits for the one before it.
  *
  * A warp ends a row of the tile at a time, and makes of it what the next kernel reads: see struct skinny_call. */
 #include "collect/engine/cuda/heads.cuh"
 #include "collect/engine/cuda/skinny_shares.cuh"
 
-#define DEPTH SKINNY_DEPTH          /* inputs of a tile: 128 bytes, as wide as the swizzle */
-#define TILE_BYTES (64 * DEPTH * 2) /* of 64 outputs */
+#define DEPTH SKINNY_DEPTH    /* inputs of a tile: 128 bytes, as wide as the swizzle */
+#define ROW_BYTES (DEPTH * 2) /* of an output, or a row of x, in a tile */
 #define SHARED_MAXIMUM (227 * 1024)
+
+/* Outputs that a tile may have. */
+static __host__ __device__ constexpr int rows_of(int groups)
+{
+    return groups == WIDE_GROUPS ? 2 * SKINNY_TILE_GATED : 64 * groups;
+}
+
+static __host__ __device__ constexpr int stage_bytes(int n, int rows)
+{
+    return (rows + n) * ROW_BYTES;
+}
+
+/* Gates that a tile has room for before its ups: each begin where the swizzle does. */
+static __host__ __device__ __forceinline__ int padded(int gates)
+{
+    return (gates + 7) / 8 * 8;
+}
 
 #define SCALE_LANES 4 /* add up a row's squares */
 
@@ -48,26 +66,27 @@ static __device__ __forceinline__ void end_plain(const struct skinny_call &call,
     float *y = call.y + (size_t)row * (size_t)call.outputs;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * 64 * GROUPS + column;
+        int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * call.tile + column;
         float2 pair = *(const float2 *)(sums + column);
-        if (output < call.outputs)
+        if (column < call.tile && output < call.outputs)
             *(float2 *)(y + output) = make_float2(pair.x * scale, pair.y * scale);
     }
 }
 
-/* The tile is half of gate rows and half of their up rows. */
-template <int GROUPS>
+/* The tile is gate rows, and then their up rows. */
+template <int ROWS>
 static __device__ __forceinline__ void end_gated(const struct skinny_call &call, const float *sums, int tile, int row,
                                                  float scale)
 {
-    int inner = call.outputs / 2;
+    int inner = call.outputs / 2, ups = padded(call.tile);
     __nv_bfloat16 *out = (__nv_bfloat16 *)call.gated + (size_t)row * (size_t)inner;
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        int column = g * 32 + (int)threadIdx.x % WARP, output = tile * 32 * GROUPS + column;
-        float gate = sums[column] * scale, up = sums[32 * GROUPS + column] * scale;
-        if (output < inner)
-            store(&out[output], __fdividef(gate, 1.0f + __expf(-gate)) * up);
+    for (int i = 0; i < (ROWS / 2 + WARP - 1) / WARP; i++) {
+        int column = i * WARP + (int)threadIdx.x % WARP, output = tile * call.tile + column;
+        if (column >= call.tile || output >= inner)
+            break;
+        float gate = sums[column] * scale, up = sums[ups + column] * scale;
+        store(&out[output], __fdividef(gate, 1.0f + __expf(-gate)) * up);
     }
 }
 
@@ -87,8 +106,8 @@ static __device__ __forceinline__ void ready_row(const struct skinny_call &call,
     if (added.x) {
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
-            int output = tile * 64 * GROUPS + g * 64 + (int)threadIdx.x % WARP * 2;
-            if (output >= call.outputs)
+            int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * call.tile + column;
+            if (column >= call.tile || output >= call.outputs)
                 continue;
             float2 x = *(const float2 *)(added.x + (size_t)row * (size_t)call.outputs + (size_t)output);
             float2 norm = *(const float2 *)(added.norm + output);
@@ -126,8 +145,8 @@ static __device__ __forceinline__ void end_added(const struct skinny_call &call,
     float squares = 0;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * 64 * GROUPS + column;
-        if (output >= call.outputs)
+        int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * call.tile + column;
+        if (column >= call.tile || output >= call.outputs)
             continue;
         size_t at = start + (size_t)output;
         float2 value = make_float2(ready.four[g].x, ready.four[g].y);
@@ -151,16 +170,16 @@ static __device__ __forceinline__ void end_added(const struct skinny_call &call,
 
 /* --- the kernel -------------------------------------------------------------------------------------------------- */
 
-/* GROUPS: warpgroups that multiply. */
+/* GROUPS: warpgroups that multiply; of WIDE_GROUPS the last has few outputs, a block has one tile, which is gated, and
+ * its results lie over the ring. */
 template <int N, int GROUPS>
 static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
     skinny(const __grid_constant__ struct work work, const __grid_constant__ CUtensorMap weights,
            const __grid_constant__ CUtensorMap x)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    constexpr int OUTPUTS = 64 * GROUPS, STAGE = GROUPS * TILE_BYTES + N * DEPTH * 2, PITCH = OUTPUTS + 4;
-    constexpr int WARPS = 4 * GROUPS;
-    constexpr bool ENDS = N <= SKINNY_ENDS_ROWS;
+    constexpr int ROWS = rows_of(GROUPS), STAGE = stage_bytes(N, ROWS), PITCH = ROWS + 4, WARPS = 4 * GROUPS;
+    constexpr bool WIDE = GROUPS == WIDE_GROUPS, ENDS = N <= SKINNY_ENDS_ROWS && !WIDE;
     extern __shared__ char memory[];
     __shared__ uint64_t full[16], empty[16];
     __shared__ float scales[N];
@@ -168,23 +187,20 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
     int stages = work.stages, splits = call.splits, split;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(split));
     char *ring = (char *)(((uintptr_t)memory + 1023) / 1024 * 1024);
-    float *results = (float *)(ring + stages * STAGE); /* [N, PITCH] */
+    float *results = (float *)(WIDE ? ring : ring + stages * STAGE); /* [N, PITCH] */
 
     if (threadIdx.x >= GROUP * GROUPS) { /* fills */
         bool fills = threadIdx.x % WARP == 0;
         auto copy_weights = [&](int tile, int chunk, int stage) {
             char *to = ring + stage * STAGE;
-            barrier_expect(&full[stage], STAGE);
-            if (call.gated) {
-                copy_tile(to, &weights, chunk * DEPTH, tile * OUTPUTS / 2, &full[stage], EVICT_FIRST);
-                copy_tile(to + GROUPS * TILE_BYTES / 2, &weights, chunk * DEPTH, call.outputs / 2 + tile * OUTPUTS / 2,
-                          &full[stage], EVICT_FIRST);
-            } else {
-                copy_tile(to, &weights, chunk * DEPTH, tile * OUTPUTS, &full[stage], EVICT_FIRST);
-            }
+            barrier_expect(&full[stage], (unsigned)((call.gated ? 2 : 1) * call.tile + N) * ROW_BYTES);
+            copy_tile(to, &weights, chunk * DEPTH, tile * call.tile, &full[stage], EVICT_FIRST);
+            if (call.gated)
+                copy_tile(to + padded(call.tile) * ROW_BYTES, &weights, chunk * DEPTH,
+                          call.outputs / 2 + tile * call.tile, &full[stage], EVICT_FIRST);
         };
         auto copy_rows = [&](int chunk, int stage) {
-            copy_tile(ring + stage * STAGE + GROUPS * TILE_BYTES, &x, chunk * DEPTH, 0, &full[stage], EVICT_LAST);
+            copy_tile(ring + stage * STAGE + ROWS * ROW_BYTES, &x, chunk * DEPTH, 0, &full[stage], EVICT_LAST);
         };
         struct piece piece = piece_of(work, 0);
         int stage = 0, early = min(piece.last - piece.first, stages), left = early;
@@ -245,7 +261,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         for (int chunk = piece.first; chunk < piece.last; chunk++) {
             const char *from = ring + stage * STAGE;
             barrier_wait(&full[stage], wrapped);
-            uint64_t a = describe_tile(from + group * TILE_BYTES), b = describe_tile(from + GROUPS * TILE_BYTES);
+            uint64_t a = describe_tile(from + group * 64 * ROW_BYTES), b = describe_tile(from + ROWS * ROW_BYTES);
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
             for (int k = 0; k < DEPTH / 16; k++)
@@ -268,34 +284,31 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         if (lane == 0)
             barrier_arrive(&empty[before]);
 
+        if constexpr (ENDS)
+            if (piece.late >= 0 && !join_late<N, GROUPS>(work, piece, d))
+                continue;
+
         /* d[4 j + 2 h + c]: output 16 warp + lane / 4 + 8 h of the group's, row 8 j + 2 (lane % 4) + c. */
         int output = group * 64 + thread / WARP * 16 + lane / 4, row = lane % 4 * 2;
-        if (turn > 0) /* the other warps may still read what stands there */
+        if (WIDE || turn > 0) /* the other warps may still read what stands there */
             asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
+        if (!WIDE || output < ROWS)
 #pragma unroll
-        for (int i = 0; i < N / 2; i++)
-            results[(i / 4 * 8 + row + i % 2) * PITCH + output + i / 2 % 2 * 8] = d[i];
-        if (splits > 1)
+            for (int i = 0; i < N / 2; i++)
+                results[(i / 4 * 8 + row + i % 2) * PITCH + output + i / 2 % 2 * 8] = d[i];
+        if (!WIDE && splits > 1)
             meet_cluster();
         else
             asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
-        struct sharers sharers = {};
-        if (piece.late >= 0) {
-            sharers = sharers_of(work, tile - work.turns * (int)gridDim.x);
-            if (!leave_late<GROUPS>(work, piece, sharers, results, PITCH))
-                continue;
-        }
 #pragma unroll 1
         for (int start = first_row; start < call.rows; start += BATCH * row_step) {
-            if (splits > 1)
+            if (!WIDE && splits > 1)
                 add_shares<GROUPS>(results, PITCH, start, row_step, call.rows, splits);
-            else if (piece.late >= 0)
-                add_late<GROUPS>(call, sharers, results, PITCH, start, row_step);
             for (int k = 0, at = start; k < BATCH && at < call.rows; k++, at += row_step) {
                 const float *sums = results + at * PITCH;
                 float scale = call.squares ? scales[at] : 1;
-                if (call.gated)
-                    end_gated<GROUPS>(call, sums, tile, at, scale);
+                if (WIDE || call.gated)
+                    end_gated<ROWS>(call, sums, tile, at, scale);
                 else if (ENDS && call.added.x)
                     end_added<GROUPS>(call, sums, tile, at, work.tiles, ready);
                 else if (ENDS && call.heads.heads)
@@ -307,7 +320,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
             }
         }
     }
-    if (splits > 1)
+    if (!WIDE && splits > 1)
         leave_cluster(); /* the others may still read here */
 #endif
 }
@@ -343,15 +356,18 @@ static CUtensorMap map_matrix(const void *matrix, int rows, int inputs, int stri
 
 template <int N, int GROUPS> static void launch_skinny(struct work &work, cudaStream_t stream)
 {
-    constexpr int STAGE = GROUPS * TILE_BYTES + N * DEPTH * 2, RESULTS = N * (64 * GROUPS + 4) * (int)sizeof(float);
-    static_assert(2 * STAGE + RESULTS + 2048 <= SHARED_MAXIMUM, "two stages");
+    constexpr int ROWS = rows_of(GROUPS), STAGE = stage_bytes(N, ROWS), RESULTS = N * (ROWS + 4) * (int)sizeof(float);
+    constexpr bool WIDE = GROUPS == WIDE_GROUPS;
+    /* Of the ring's last tile, too, each warpgroup reads 64 outputs. */
+    constexpr int BEHIND = !WIDE ? RESULTS : ROWS + N < 64 * GROUPS ? (64 * GROUPS - ROWS - N) * ROW_BYTES : 0;
+    static_assert(2 * STAGE + BEHIND + 2048 <= SHARED_MAXIMUM && (!WIDE || RESULTS <= 2 * STAGE), "two stages");
     const struct skinny_call &call = work.call;
     int blocks = device_multiprocessors(), chunks = call.inputs / DEPTH;
-    work.tiles = (call.outputs + 64 * GROUPS - 1) / (64 * GROUPS);
+    work.tiles = ((call.gated ? call.outputs / 2 : call.outputs) + call.tile - 1) / call.tile;
     int units = work.tiles * call.splits, clusters = (units < blocks ? units : blocks) / call.splits;
-    if (call.splits > 1 && units > blocks)
+    if ((WIDE || call.splits > 1) && units > blocks)
         die("%d shares of %d tiles of outputs for %d multiprocessors", call.splits, work.tiles, blocks);
-    if (call.even && !kernels_skinny_evens(call.rows, call.inputs, call.outputs, GROUPS))
+    if (call.even && !kernels_skinny_evens(call.rows, call.inputs, work.tiles))
         die("%d rows of %d inputs and %d outputs are not shared out evenly", call.rows, call.inputs, call.outputs);
     if (call.even)
         clusters = blocks;
@@ -360,39 +376,43 @@ template <int N, int GROUPS> static void launch_skinny(struct work &work, cudaSt
     work.left = call.even ? work.tiles % clusters : 0;
     for (int i = 0; i <= call.splits; i++)
         work.starts[i] = (short)(chunks * i / call.splits);
-    int stages = (SHARED_MAXIMUM / (call.half ? 2 : 1) - RESULTS - 2048) / STAGE;
+    int stages = (SHARED_MAXIMUM / (call.half ? 2 : 1) - BEHIND - 2048) / STAGE;
     work.stages = stages < 2 ? 2 : stages < 16 ? stages : 16;
-    size_t shared = 1024 + (size_t)work.stages * STAGE + RESULTS;
-    CUtensorMap weights =
-        map_matrix(call.weights, call.outputs, call.inputs, call.inputs, 64 * GROUPS / (call.gated ? 2 : 1));
+    int shared = 1024 + work.stages * STAGE + BEHIND;
+    CUtensorMap weights = map_matrix(call.weights, call.outputs, call.inputs, call.inputs, call.tile);
     CUtensorMap x = map_matrix(call.x, call.rows, call.inputs, call.stride, N);
-    CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     launch_clusters(skinny<N, GROUPS>, (unsigned)call.splits, dim3((unsigned)(clusters * call.splits)),
-                    GROUP * GROUPS + WARP, shared, stream, work, weights, x);
+                    GROUP * GROUPS + WARP, (size_t)shared, stream, work, weights, x);
 }
 
 template <int N> static void launch_rows(struct work &work, cudaStream_t stream)
 {
-    if (work.call.warpgroups == 1)
+    const struct skinny_call &call = work.call;
+    int rows = call.gated ? 2 * padded(call.tile) : call.tile;
+    if (rows <= rows_of(1))
         launch_skinny<N, 1>(work, stream);
-    else if (work.call.warpgroups == 2)
+    else if (rows <= rows_of(2))
         launch_skinny<N, 2>(work, stream);
-    else
+    else if (rows <= rows_of(3))
         launch_skinny<N, 3>(work, stream);
+    else if (N > SKINNY_ENDS_ROWS || rows > rows_of(WIDE_GROUPS))
+        die("%d rows by tiles of %d", call.rows, call.tile);
+    else if constexpr (N <= SKINNY_ENDS_ROWS)
+        launch_skinny<N, WIDE_GROUPS>(work, stream);
 }
 
-bool kernels_skinny_evens(int rows, int inputs, int outputs, int warpgroups)
+bool kernels_skinny_evens(int rows, int inputs, int tiles)
 {
-    int blocks = device_multiprocessors(), left = (outputs + 64 * warpgroups - 1) / (64 * warpgroups) % blocks;
-    return rows <= SKINNY_ENDS_ROWS && left * (inputs / DEPTH) >= blocks;
+    int blocks = device_multiprocessors();
+    return rows <= SKINNY_ENDS_ROWS && tiles % blocks * (inputs / DEPTH) >= blocks;
 }
 
 size_t kernels_skinny_scratch(void)
 {
     if (!device_has_wgmma())
         return 0;
-    return (LATE_COUNTERS + (size_t)device_multiprocessors() * 2 * SKINNY_ENDS_ROWS * 64 * SKINNY_WARPGROUPS) *
-           sizeof(float);
+    return (LATE_COUNTERS + (size_t)device_multiprocessors() * 2 * SKINNY_ENDS_ROWS * SKINNY_TILE) * sizeof(float);
 }
 
 bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride)

@@ -6,6 +6,7 @@
 #include "collect/engine/cuda/hopper.cuh"
 
 #define GROUP 128          /* threads of a warpgroup */
+#define WIDE_GROUPS 5      /* of a block that has more outputs than the others' can take */
 #define LATE_COUNTERS 1024 /* at the begin of the scratch; as many multiprocessors may be */
 
 /* --- what a block has to do --------------------------------------------------------------------------------------- */
@@ -108,12 +109,13 @@ static __device__ __forceinline__ void add_shares(float *results, int pitch, int
 
 /* --- shares of a last turn ---------------------------------------------------------------------------------------- */
 
-/* Where a block leaves its sums of a row of its late piece `which`: [blocks, 2, rows, OUTPUTS] behind the counters. */
-template <int GROUPS>
-static __device__ __forceinline__ float *late_sums(const struct skinny_call &call, int block, int which, int row)
+/* Where a thread leaves its sums of the block's late piece `which`, 4 at a time: [blocks, 2, N / 8, threads] behind the
+ * counters. */
+template <int N, int GROUPS>
+static __device__ __forceinline__ float4 *late_sums(const struct work &work, int block, int which)
 {
-    int at = ((block * 2 + which) * call.rows + row) * 64 * GROUPS;
-    return (float *)call.scratch + LATE_COUNTERS + at + (int)threadIdx.x % WARP * 2;
+    return (float4 *)work.call.scratch + LATE_COUNTERS / 4 + (block * 2 + which) * (N / 8) * GROUP * GROUPS +
+           (int)threadIdx.x;
 }
 
 /* The blocks that have a share of a late tile. */
@@ -127,53 +129,49 @@ static __device__ __forceinline__ struct sharers sharers_of(const struct work &w
     return {first, late_owner(work, start + work.chunks - 1), late_start(work, first) < start};
 }
 
-/* Leaves the block's results there; whether it is the last to. All warps that multiply call. */
-template <int GROUPS>
-static __device__ __forceinline__ bool leave_late(const struct work &work, const struct piece &piece,
-                                                  const struct sharers &sharers, const float *results, int pitch)
+/* Leaves the thread's sums there. Whether the block is the last to: then they become those of all sharers, added in
+ * their order. All warps that multiply call. */
+template <int N, int GROUPS>
+static __device__ __forceinline__ bool join_late(const struct work &work, const struct piece &piece, float (&d)[N / 2])
 {
+    constexpr int THREADS = GROUP * GROUPS;
     __shared__ bool is_last;
-#pragma unroll 1
-    for (int row = (int)threadIdx.x / WARP; row < work.call.rows; row += 4 * GROUPS)
+    int tile = piece.tile - work.turns * (int)gridDim.x;
+    const struct sharers sharers = sharers_of(work, tile);
+    float4 *own = late_sums<N, GROUPS>(work, (int)blockIdx.x, piece.late);
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++)
-            __stcg((float2 *)(late_sums<GROUPS>(work.call, (int)blockIdx.x, piece.late, row) + g * 64),
-                   *(const float2 *)(results + row * pitch + g * 64 + (int)threadIdx.x % WARP * 2));
-    __threadfence();
-    asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
+    for (int i = 0; i < N / 8; i++)
+        __stcg(own + i * THREADS, make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]));
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
     if (threadIdx.x == 0) {
-        unsigned *arrived = (unsigned *)work.call.scratch + (piece.tile - work.turns * (int)gridDim.x);
-        is_last = atomicAdd(arrived, 1) == (unsigned)(sharers.last - sharers.first);
+        unsigned *arrived = (unsigned *)work.call.scratch + tile, before;
+        asm volatile("fence.acq_rel.gpu;\natom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                     : "=r"(before)
+                     : "l"(arrived)
+                     : "memory");
+        is_last = before == (unsigned)(sharers.last - sharers.first);
         if (is_last)
             *arrived = 0;
     }
-    asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
-    __threadfence();
-    return is_last;
-}
-
-/* As add_shares(), of what all have left. */
-template <int GROUPS>
-static __device__ __forceinline__ void add_late(const struct skinny_call &call, const struct sharers &sharers,
-                                                float *results, int pitch, int first, int step)
-{
-#pragma unroll 1
-    for (int row = first; row < min(call.rows, first + BATCH * step); row += step) {
-        float2 sums[GROUPS] = {};
-#pragma unroll 4
-        for (int block = sharers.first; block <= sharers.last; block++)
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+    if (!is_last)
+        return false;
 #pragma unroll
-            for (int g = 0; g < GROUPS; g++) {
-                int which = block == sharers.first ? sharers.first_piece : 0;
-                float2 more = __ldcg((const float2 *)(late_sums<GROUPS>(call, block, which, row) + g * 64));
-                sums[g].x += more.x;
-                sums[g].y += more.y;
-            }
+    for (int i = 0; i < N / 2; i++)
+        d[i] = 0;
+#pragma unroll 2
+    for (int block = sharers.first; block <= sharers.last; block++) {
+        const float4 *from = late_sums<N, GROUPS>(work, block, block == sharers.first ? sharers.first_piece : 0);
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++)
-            *(float2 *)(results + row * pitch + g * 64 + (int)threadIdx.x % WARP * 2) = sums[g];
+        for (int i = 0; i < N / 8; i++) {
+            float4 more = __ldcg(from + i * THREADS);
+            d[4 * i] += more.x;
+            d[4 * i + 1] += more.y;
+            d[4 * i + 2] += more.z;
+            d[4 * i + 3] += more.w;
+        }
     }
-    __syncwarp();
+    return true;
 }
 
 #endif
