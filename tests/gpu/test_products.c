@@ -286,7 +286,6 @@ static void check_ends(const struct skinny_call *call, const struct matrix *x, c
     check_skinny(call, x, weights);
     half.tile = tile / 4 * 2; /* gates, with as many ups */
     half.splits = 1;
-    half.even = call->even && kernels_skinny_evens(rows, call->inputs, tiles_of(outputs / 2, half.tile));
     check_gated(half, x, weights, gated);
     if (outputs < 2000 && rows <= SKINNY_ENDS_ROWS)
         check_added(*call, x, weights);
@@ -313,7 +312,6 @@ static void few_rows_by_tensor_cores(void **state)
         struct matrix weights = make_matrix((size_t)outputs * (size_t)inputs, 2, spread);
         float *y = device_allocate((size_t)SKINNY_ROWS_MAXIMUM * (size_t)outputs * sizeof *y);
         void *gated = device_allocate((size_t)(SKINNY_ROWS_MAXIMUM * outputs));
-        void *scratch = device_allocate(kernels_skinny_scratch());
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
             for (size_t t = r % 2; t < sizeof all_tiles / sizeof *all_tiles; t += 2) {
                 int tile = all_tiles[t], tiles = tiles_of(outputs, tile), most = inputs / 64;
@@ -326,29 +324,22 @@ static void few_rows_by_tensor_cores(void **state)
                                                  .outputs = outputs,
                                                  .stride = sizes[s].stride,
                                                  .tile = tile,
-                                                 .half = r % 2 == 1,
                                                  .splits = splits,
                                                  .x = x.gpu,
                                                  .weights = weights.gpu,
-                                                 .scratch = scratch,
                                                  .y = y};
                 assert_true(kernels_skinny_takes(ELEMENT_BFLOAT16, rows[r], inputs, outputs, sizes[s].stride));
                 check_ends(&call, &x, &weights, gated);
-                struct skinny_call even = call;
-                even.splits = 1;
-                even.even = true;
-                if (kernels_skinny_evens(rows[r], inputs, tiles))
-                    check_ends(&even, &x, &weights, gated);
-                even.even = false;
-                even.tile = wide_tiles[(r + t) % (sizeof wide_tiles / sizeof *wide_tiles)];
-                if (rows[r] <= SKINNY_ENDS_ROWS && tiles_of(outputs / 2, even.tile) <= device_multiprocessors())
-                    check_gated(even, &x, &weights, gated);
+                struct skinny_call wide = call;
+                wide.splits = 1;
+                wide.tile = wide_tiles[(r + t) % (sizeof wide_tiles / sizeof *wide_tiles)];
+                if (rows[r] <= SKINNY_ENDS_ROWS && tiles_of(outputs / 2, wide.tile) <= device_multiprocessors())
+                    check_gated(wide, &x, &weights, gated);
             }
         free_matrix(&x);
         free_matrix(&weights);
         CUDA_CHECK(cudaFree(y));
         CUDA_CHECK(cudaFree(gated));
-        CUDA_CHECK(cudaFree(scratch));
     }
 }
 

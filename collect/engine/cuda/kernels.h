@@ -219,7 +219,8 @@ void kernels_decide(const struct decide_call *call, cudaStream_t stream);
 #define SKINNY_DEPTH 64     /* inputs that are taken at a time: a share has at least so many */
 #define SKINNY_SPLITS 8     /* shares of the inputs at most */
 #define SKINNY_TILE 192     /* outputs of a tile at most, */
-#define SKINNY_TILE_GATED 136 /* or gates, with as many ups; beyond 96 for SKINNY_ENDS_ROWS, one tile a multiprocessor */
+#define SKINNY_TILE_GATED                                                                                              \
+    136 /* or gates, with as many ups; beyond 96 for SKINNY_ENDS_ROWS, one tile a multiprocessor */
 struct skinny_added {
     float *x;          /* [rows, outputs]; NULL: not this */
     const float *norm; /* [outputs] */
@@ -230,13 +231,10 @@ struct skinny_added {
 };
 struct skinny_call {
     int rows, inputs, outputs, stride; /* stride: of x */
-    int tile;                          /* outputs, or gates, that a block computes at a time: even */
+    int tile;                          /* outputs, or gates, that a block computes at a time: an even number */
     int splits;                        /* > 1: as far as all tiles' shares have a multiprocessor each */
-    bool half;                         /* a ring of half the shared memory: the next product may start before the end */
-    bool even;               /* all multiprocessors share out the inputs of a last turn's tiles; splits is 1 */
-    const void *x, *weights; /* 16-byte aligned */
-    void *scratch;           /* kernels_skinny_scratch() bytes, zeroed before their first use */
-    const float *squares;    /* [rows, square_count], or NULL: x is normed */
+    const void *x, *weights;           /* 16-byte aligned */
+    const float *squares;              /* [rows, square_count], or NULL: x is normed */
     int square_count;
     float epsilon;
     float *y;
@@ -245,9 +243,8 @@ struct skinny_call {
     struct heads_call heads; /* heads 0: not this */
 };
 bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride);
-size_t kernels_skinny_scratch(void);
-/* Whether there is something to share out evenly. */
-bool kernels_skinny_evens(int rows, int inputs, int tiles);
+/* How many tiles whose inputs are in so many shares have a place on the current GPU at a time. */
+int kernels_skinny_clusters(int splits);
 void kernels_skinny(const struct skinny_call *call, cudaStream_t stream);
 
 /* Copies from the host's pinned memory, or to it; both ends 16-byte aligned, bytes rounded up to 16. */

@@ -1,5 +1,6 @@
 /* What the backend takes of the GPUs and of the host, planned before it is taken. */
 #include "collect/engine/cuda/cuda.h"
+#include "collect/engine/cuda/skinny_ways.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +145,7 @@ static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
         {(void **)&gpu->x, rows * hidden, sizeof(float)},
         {&gpu->input, rows * hidden, size},
         {&gpu->normed, (rows + head) * hidden, size}, /* the head begins at any row */
-        {(void **)&gpu->squares, PRODUCT_OWN_ROWS * (hidden / 32 + 1), sizeof(float)},
+        {(void **)&gpu->squares, PRODUCT_OWN_ROWS * (hidden / SKINNY_TILE_MINIMUM + 1), sizeof(float)},
         {&gpu->features, features, size},
         {&gpu->kept_features, features, size},
     };
@@ -243,7 +244,7 @@ static int check_memory(struct cuda *cuda, const struct buffer *buffers, int cou
     for (int i = 0; i < count; i++)
         plan.kinds[buffers[i].kind] += buffers[i].count * buffers[i].size;
     CUDA_CHECK(cudaMemGetInfo(&plan.available, &total));
-    plan.work = plan.kinds[BUFFER_WORK] + PRODUCT_WORKSPACE + kernels_skinny_scratch();
+    plan.work = plan.kinds[BUFFER_WORK] + PRODUCT_WORKSPACE;
     cuda->cache_bytes += plan.kinds[BUFFER_CACHE];
     cuda->state_bytes += plan.kinds[BUFFER_STATE];
     cuda->scratch_bytes += plan.work + plan.kinds[BUFFER_NODES];

@@ -2,6 +2,7 @@
 
 #include "collect/base/json.h"
 #include "collect/engine/cuda/device.h"
+#include "collect/engine/cuda/skinny_ways.h"
 
 #include <cublasLt.h>
 #include <stdio.h>
@@ -10,9 +11,8 @@
 
 #define SHAPES_MAXIMUM 96
 #define CANDIDATES_MAXIMUM 16
-#define WAYS_MAXIMUM (SKINNY_TILE / 64 * (4 * SKINNY_SPLITS + 1) + 1) /* of the own kernels */
-#define TIMED_PRODUCTS 24                                             /* in one timing, */
-#define LARGE_PRODUCTS 4                                              /* but so many of more than LARGE_ROWS */
+#define TIMED_PRODUCTS 24 /* in one timing, */
+#define LARGE_PRODUCTS 4  /* but so many of more than LARGE_ROWS */
 #define LARGE_ROWS 256
 #define TIMINGS 3 /* after one to warm up; the quickest of all counts */
 
@@ -22,16 +22,15 @@ struct product_library {
     cudaStream_t stream;
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t operation;
-    void *workspace, *scratch; /* cuBLASLt's; the own kernels' */
+    void *workspace;
     json_t *algorithms;
     cudaEvent_t start, end;
 };
 
-/* How a product is computed: by cuBLASLt's algorithm, or (tile > 0) by kernels_skinny(). */
+/* How a product is computed: by cuBLASLt's algorithm, or (own.tile > 0) by kernels_skinny(). */
 struct way {
     cublasLtMatmulAlgo_t algorithm;
-    int tile, splits;
-    bool half, even;
+    struct skinny_way own;
 };
 
 /* One number of rows. */
@@ -70,7 +69,6 @@ struct product_library *product_library_open(enum element type, cudaStream_t str
     library->stream = stream;
     library->algorithms = algorithms;
     library->workspace = device_allocate(PRODUCT_WORKSPACE);
-    library->scratch = device_allocate(kernels_skinny_scratch());
     CUDA_CHECK(cudaEventCreate(&library->start));
     CUDA_CHECK(cudaEventCreate(&library->end));
     LT_CHECK(cublasLtCreate(&library->handle));
@@ -89,7 +87,6 @@ void product_library_close(struct product_library *library)
     CUDA_CHECK(cudaEventDestroy(library->start));
     CUDA_CHECK(cudaEventDestroy(library->end));
     CUDA_CHECK(cudaFree(library->workspace));
-    CUDA_CHECK(cudaFree(library->scratch));
     free(library);
 }
 
@@ -147,11 +144,8 @@ static void multiply_skinny(const struct product *product, const struct way *way
     call.inputs = product->inputs;
     call.outputs = product->outputs;
     call.stride = product->stride;
-    call.tile = way->tile;
-    call.splits = way->splits;
-    call.half = way->half;
-    call.even = way->even;
-    call.scratch = product->library->scratch;
+    call.tile = way->own.tile;
+    call.splits = way->own.splits;
     call.x = x;
     call.weights = weights;
     kernels_skinny(&call, product->library->stream);
@@ -168,7 +162,7 @@ static cublasStatus_t multiply(const struct product *product, const struct shape
 {
     const struct product_library *library = product->library;
     const float one = 1, zero = 0;
-    if (way->tile > 0) {
+    if (way->own.tile > 0) {
         const struct skinny_call ends = {.y = y, .gated = product->gated ? gated : NULL};
         multiply_skinny(product, way, shape->rows, x, weights, &ends);
         return CUBLAS_STATUS_SUCCESS;
@@ -209,16 +203,10 @@ bool product_has_heads(const struct product *product)
     return product->head_size % 64 == 0 && product->head_size <= SKINNY_TILE && product->head_size > 0;
 }
 
-/* Tiles of so many outputs, or gates. */
-static int tiles_of(const struct product *product, int tile)
-{
-    int outputs = product->gated ? product->outputs / 2 : product->outputs;
-    return (outputs + tile - 1) / tile;
-}
-
 int product_tiles(const struct product *product, int rows)
 {
-    return tiles_of(product, shape_for(product, rows)->way.tile);
+    return skinny_tiles(product->gated ? product->outputs / 2 : product->outputs,
+                        shape_for(product, rows)->way.own.tile);
 }
 
 void product_apply_ends(const struct product *product, int rows, const void *x, const void *weights,
@@ -321,80 +309,34 @@ static float quickest(const struct product *product, const struct shape *shape, 
     return least;
 }
 
-/* Whether every multiprocessor has about as much to do: 4 in 10 of their turns at least. */
-static bool is_balanced(int units)
+/* The own kernels' ways; 0: they do not take the product. */
+static int list_ways(const struct product *product, const struct shape *shape, struct skinny_way *ways)
 {
-    int blocks = device_multiprocessors(), turns = (units + blocks - 1) / blocks;
-    return 10 * units >= 4 * turns * blocks;
-}
-
-/* A tile of `most` outputs, or gates, at most, and half as many at least, of which all multiprocessors get as many. */
-static int balanced_tile(const struct product *product, int most, int splits)
-{
-    int outputs = product->gated ? product->outputs / 2 : product->outputs;
-    int places = device_multiprocessors() / splits, turns = (tiles_of(product, most) + places - 1) / places;
-    int tile = (outputs + turns * places - 1) / (turns * places);
-    tile += tile % 2;
-    return tile < most / 2 ? most / 2 : tile < most ? tile : most;
-}
-
-struct ways {
-    int count;
-    struct way listed[WAYS_MAXIMUM];
-};
-
-/* With rings of both sizes, where one fits. */
-static void add_way(struct ways *ways, int tile, int splits)
-{
-    for (int half = 0; half <= 1; half++)
-        ways->listed[ways->count++] = (struct way){.tile = tile, .splits = splits, .half = half};
-}
-
-/* Tiles for so many warpgroups: of all their outputs, and so many that multiprocessors get the same; the inputs in 1 to
- * 8 shares, while each has a multiprocessor; or all shared out evenly. balanced: no ways that leave many idle. */
-static void add_ways(const struct product *product, int rows, int most, bool balanced, struct ways *ways)
-{
-    int blocks = device_multiprocessors(), chunks = product->inputs / SKINNY_DEPTH, tiles = tiles_of(product, most);
-    for (int splits = 1; splits <= SKINNY_SPLITS && splits <= chunks; splits++) {
-        int tile = product_has_heads(product) ? most : balanced_tile(product, most, splits);
-        int units = splits * tiles_of(product, tile);
-        if ((splits > 1 && units > blocks) || (balanced && !is_balanced(units)))
-            continue;
-        add_way(ways, tile, splits);
-        if (splits > 1 && tile != most)
-            add_way(ways, most, splits); /* as clusters may not have all multiprocessors */
-    }
-    if (balanced && kernels_skinny_evens(rows, product->inputs, tiles))
-        ways->listed[ways->count++] = (struct way){.tile = most, .splits = 1, .even = true};
-}
-
-/* The own kernels' ways. Where all are out of balance, those that use most multiprocessors. */
-static void list_ways(const struct product *product, const struct shape *shape, struct ways *ways)
-{
-    int tile = balanced_tile(product, SKINNY_TILE_GATED, 1);
-    ways->count = 0;
+    const struct skinny_sizes sizes = {.rows = shape->rows,
+                                       .inputs = product->inputs,
+                                       .outputs = product->outputs,
+                                       .gated = product->gated,
+                                       .head_size = product_has_heads(product) ? product->head_size : 0};
     if (!kernels_skinny_takes(type_of(product->library), shape->rows, product->inputs, product->outputs,
                               product->stride))
-        return;
-    for (int balanced = 1; balanced >= 0 && ways->count == 0; balanced--)
-        for (int most = 64; most <= SKINNY_TILE; most += 64)
-            if (!product_has_heads(product) || most == product->head_size)
-                add_ways(product, shape->rows, product->gated ? most / 2 : most, balanced, ways);
-    if (product->gated && 2 * tile > SKINNY_TILE && tiles_of(product, tile) <= device_multiprocessors() &&
-        shape->rows <= SKINNY_ENDS_ROWS)
-        ways->listed[ways->count++] = (struct way){.tile = tile, .splits = 1};
+        return 0;
+    return skinny_list_ways(&sizes, ways);
 }
 
 /* Microseconds of one product. */
 static double choose_by_timing(const struct product *product, struct shape *shape, const struct product_trial *trial)
 {
     cublasLtMatmulHeuristicResult_t candidates[CANDIDATES_MAXIMUM];
-    struct ways ways;
-    list_ways(product, shape, &ways);
+    struct skinny_way ways[SKINNY_WAYS_MAXIMUM];
     int count = product_is_own(product, shape->rows) ? 0 : list_candidates(product, shape, candidates);
+    int own = list_ways(product, shape, ways);
     float best = HUGE_VALF;
-    for (int i = 0; i < count + ways.count; i++) {
-        struct way way = i < count ? (struct way){.algorithm = candidates[i].algo} : ways.listed[i - count];
+    for (int i = 0; i < count + own; i++) {
+        struct way way = {0};
+        if (i < count)
+            way.algorithm = candidates[i].algo;
+        else
+            way.own = ways[i - count];
         float time = quickest(product, shape, &way, trial, best);
         if (time < best) {
             best = time;
@@ -422,14 +364,12 @@ static json_t *describe(const struct way *way, double us)
     for (size_t i = 0; i < sizeof way->algorithm.data; i++)
         snprintf(text + 2 * i, 3, "%02x", ((const unsigned char *)way->algorithm.data)[i]);
     json_set(chosen, "us", json_real(us));
-    if (way->tile == 0) {
+    if (way->own.tile == 0) {
         json_set(chosen, "cublaslt", json_string(text));
         return chosen;
     }
-    json_set(chosen, "tile", json_integer(way->tile));
-    json_set(chosen, "splits", json_integer(way->splits));
-    json_set(chosen, "half", json_boolean(way->half));
-    json_set(chosen, "even", json_boolean(way->even));
+    json_set(chosen, "tile", json_integer(way->own.tile));
+    json_set(chosen, "splits", json_integer(way->own.splits));
     return chosen;
 }
 
@@ -453,14 +393,12 @@ static bool read_algorithm(const struct product *product, const struct shape *sh
 /* Whether what was chosen earlier can be used here, in shape->way. */
 static bool read_way(const struct product *product, struct shape *shape, const json_t *chosen)
 {
-    struct ways ways;
-    list_ways(product, shape, &ways);
-    for (int i = 0; i < ways.count; i++)
-        if (json_integer_value(json_object_get(chosen, "tile")) == ways.listed[i].tile &&
-            json_integer_value(json_object_get(chosen, "splits")) == ways.listed[i].splits &&
-            json_is_true(json_object_get(chosen, "half")) == ways.listed[i].half &&
-            json_is_true(json_object_get(chosen, "even")) == ways.listed[i].even) {
-            shape->way = ways.listed[i];
+    struct skinny_way ways[SKINNY_WAYS_MAXIMUM];
+    int count = list_ways(product, shape, ways);
+    for (int i = 0; i < count; i++)
+        if (json_integer_value(json_object_get(chosen, "tile")) == ways[i].tile &&
+            json_integer_value(json_object_get(chosen, "splits")) == ways[i].splits) {
+            shape->way = (struct way){.own = ways[i]};
             return true;
         }
     shape->way = (struct way){0};

@@ -5,10 +5,8 @@
  * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. A tile
  * may have fewer than its warpgroups could take, so that all multiprocessors get as much; what they multiply beyond it
  * is never looked at. Blocks take tiles of outputs in turn; or, where there are few tiles, the blocks of a cluster take
- * a share of the inputs each and add each other's sums, in the order of the shares, from each other's shared memory; or
- * all blocks share out the inputs of the last turn's tiles evenly, and the last block to be done with a tile adds the
- * sums, in order, through memory. The first tiles of weights are asked for as soon as a block runs, before the kernel
- * waits for the one before it.
+ * a share of the inputs each and add each other's sums, in the order of the shares, from each other's shared memory.
+ * The first tiles of weights are asked for as soon as a block runs, before the kernel waits for the one before it.
  *
  * A warp ends a row of the tile at a time, and makes of it what the next kernel reads: see struct skinny_call. */
 #include "collect/engine/cuda/heads.cuh"
@@ -17,6 +15,7 @@
 #define DEPTH SKINNY_DEPTH    /* inputs of a tile: 128 bytes, as wide as the swizzle */
 #define ROW_BYTES (DEPTH * 2) /* of an output, or a row of x, in a tile */
 #define SHARED_MAXIMUM (227 * 1024)
+#define STAGES_MAXIMUM 16
 
 /* Outputs that a tile may have. */
 static __host__ __device__ constexpr int rows_of(int groups)
@@ -35,25 +34,37 @@ static __host__ __device__ __forceinline__ int padded(int gates)
     return (gates + 7) / 8 * 8;
 }
 
-#define SCALE_LANES 4 /* add up a row's squares */
+/* So many lanes add up a row's squares, of so many rows at a time. */
+#define SCALE_LANES 8
+#define SCALE_ROWS 3
 
-/* 1 / sqrt(mean(x²) + epsilon) of those rows that the block ends, which were not normed, in scales[rows]. */
+/* 1 / sqrt(mean(x²) + epsilon) of those rows that the block ends, which were not normed, in scales[rows]. All that a
+ * lane reads of a hundred tiles is on its way at once. */
 template <int WARPS>
 static __device__ __forceinline__ void make_scales(const struct skinny_call &call, int split, float *scales)
 {
-    constexpr int ROWS = WARP / SCALE_LANES;
-    int lane = (int)threadIdx.x % WARP, part = lane % SCALE_LANES;
-    for (int own = (int)threadIdx.x / WARP * ROWS; own * call.splits + split < call.rows; own += WARPS * ROWS) {
-        int row = (own + lane / SCALE_LANES) * call.splits + split;
-        const float *squares = call.squares + (size_t)min(row, call.rows - 1) * (size_t)call.square_count;
-        float sum = 0;
-#pragma unroll 8
-        for (int i = part; i < call.square_count; i += SCALE_LANES)
-            sum += __ldcg(squares + i);
-        for (int step = 1; step < SCALE_LANES; step *= 2)
-            sum += __shfl_xor_sync(ALL_LANES, sum, step);
-        if (part == 0 && row < call.rows)
-            scales[row] = 1.0f / sqrtf(sum / (float)call.inputs + call.epsilon);
+    constexpr int ROWS = WARP / SCALE_LANES, AT_ONCE = 12;
+    int lane = (int)threadIdx.x % WARP, part = lane % SCALE_LANES, step = WARPS * ROWS * call.splits;
+    int first = ((int)threadIdx.x / WARP * ROWS + lane / SCALE_LANES) * call.splits + split;
+#pragma unroll 1
+    for (; __any_sync(ALL_LANES, first < call.rows); first += SCALE_ROWS * step) {
+        float sums[SCALE_ROWS] = {};
+#pragma unroll 1
+        for (int start = part; start < call.square_count; start += AT_ONCE * SCALE_LANES)
+#pragma unroll
+            for (int i = 0; i < SCALE_ROWS * AT_ONCE; i++) {
+                int row = first + i / AT_ONCE * step, at = start + i % AT_ONCE * SCALE_LANES;
+                if (row < call.rows && at < call.square_count)
+                    sums[i / AT_ONCE] += __ldcg(call.squares + row * call.square_count + at);
+            }
+#pragma unroll
+        for (int k = 0; k < SCALE_ROWS; k++) {
+            int row = first + k * step;
+            for (int lanes = 1; lanes < SCALE_LANES; lanes *= 2)
+                sums[k] += __shfl_xor_sync(ALL_LANES, sums[k], lanes);
+            if (part == 0 && row < call.rows)
+                scales[row] = 1.0f / sqrtf(sums[k] / (float)call.inputs + call.epsilon);
+        }
     }
 }
 
@@ -179,13 +190,17 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     constexpr int ROWS = rows_of(GROUPS), STAGE = stage_bytes(N, ROWS), PITCH = ROWS + 4, WARPS = 4 * GROUPS;
+    constexpr int BATCH = batch_of(GROUPS);
     constexpr bool WIDE = GROUPS == WIDE_GROUPS, ENDS = N <= SKINNY_ENDS_ROWS && !WIDE;
     extern __shared__ char memory[];
-    __shared__ uint64_t full[16], empty[16];
+    __shared__ uint64_t full[STAGES_MAXIMUM], empty[STAGES_MAXIMUM];
     __shared__ float scales[N];
     const struct skinny_call &call = work.call;
-    int stages = work.stages, splits = call.splits, split;
+    int stages = work.stages, splits = call.splits, split, first_tile, tile_step;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(split));
+    asm("mov.u32 %0, %%clusterid.x;" : "=r"(first_tile));
+    asm("mov.u32 %0, %%nclusterid.x;" : "=r"(tile_step));
+    int first = work.starts[split], last = work.starts[split + 1]; /* tiles of inputs */
     char *ring = (char *)(((uintptr_t)memory + 1023) / 1024 * 1024);
     float *results = (float *)(WIDE ? ring : ring + stages * STAGE); /* [N, PITCH] */
 
@@ -202,8 +217,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         auto copy_rows = [&](int chunk, int stage) {
             copy_tile(ring + stage * STAGE + ROWS * ROW_BYTES, &x, chunk * DEPTH, 0, &full[stage], EVICT_LAST);
         };
-        struct piece piece = piece_of(work, 0);
-        int stage = 0, early = min(piece.last - piece.first, stages), left = early;
+        int stage = 0, early = min(last - first, stages), left = early;
         unsigned wrapped = 0; /* whether the ring was, by parity */
         if (fills) {
             prefetch_map(&weights);
@@ -216,7 +230,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #pragma unroll 1
             for (int i = 0; i < early; i++)
-                copy_weights(piece.tile, piece.first + i, i);
+                copy_weights(first_tile, first + i, i);
         }
         __syncthreads();
         wait_for_previous();
@@ -224,13 +238,13 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
             return;
         let_next_start();
 #pragma unroll 1
-        for (int turn = 0; piece.tile >= 0; piece = piece_of(work, ++turn))
+        for (int tile = first_tile; tile < work.tiles; tile += tile_step)
 #pragma unroll 1
-            for (int chunk = piece.first; chunk < piece.last; chunk++) {
+            for (int chunk = first; chunk < last; chunk++) {
                 if (--left < 0) { /* its weights were not asked for */
                     if (left < -(stages - early))
                         barrier_wait(&empty[stage], wrapped ^ 1);
-                    copy_weights(piece.tile, chunk, stage);
+                    copy_weights(tile, chunk, stage);
                 }
                 copy_rows(chunk, stage);
                 if (++stage == stages) {
@@ -247,25 +261,24 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
     wait_for_previous(); /* what it writes may still be read */
     if (call.squares)
         make_scales<WARPS>(call, split, scales);
-    struct piece piece = piece_of(work, 0);
     int stage = 0;
     unsigned wrapped = 0;
 #pragma unroll 1
-    for (int turn = 0; piece.tile >= 0; piece = piece_of(work, ++turn)) {
-        int tile = piece.tile, before = -1;
+    for (int tile = first_tile; tile < work.tiles; tile += tile_step) {
+        int before = -1;
         float d[N / 2];
         struct readied<GROUPS> ready;
         if (ENDS)
             ready_row(call, tile, first_row, ready);
 #pragma unroll 1
-        for (int chunk = piece.first; chunk < piece.last; chunk++) {
+        for (int chunk = first; chunk < last; chunk++) {
             const char *from = ring + stage * STAGE;
             barrier_wait(&full[stage], wrapped);
             uint64_t a = describe_tile(from + group * 64 * ROW_BYTES), b = describe_tile(from + ROWS * ROW_BYTES);
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
             for (int k = 0; k < DEPTH / 16; k++)
-                multiply(d, a + (uint64_t)(2 * k), b + (uint64_t)(2 * k), chunk == piece.first && k == 0);
+                multiply(d, a + (uint64_t)(2 * k), b + (uint64_t)(2 * k), chunk == first && k == 0);
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
             /* The products before these are done, and their tiles may be filled anew. */
             asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
@@ -284,13 +297,9 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         if (lane == 0)
             barrier_arrive(&empty[before]);
 
-        if constexpr (ENDS)
-            if (piece.late >= 0 && !join_late<N, GROUPS>(work, piece, d))
-                continue;
-
         /* d[4 j + 2 h + c]: output 16 warp + lane / 4 + 8 h of the group's, row 8 j + 2 (lane % 4) + c. */
         int output = group * 64 + thread / WARP * 16 + lane / 4, row = lane % 4 * 2;
-        if (WIDE || turn > 0) /* the other warps may still read what stands there */
+        if (WIDE || tile > first_tile) /* the other warps may still read what stands there */
             asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
         if (!WIDE || output < ROWS)
 #pragma unroll
@@ -362,22 +371,14 @@ template <int N, int GROUPS> static void launch_skinny(struct work &work, cudaSt
     constexpr int BEHIND = !WIDE ? RESULTS : ROWS + N < 64 * GROUPS ? (64 * GROUPS - ROWS - N) * ROW_BYTES : 0;
     static_assert(2 * STAGE + BEHIND + 2048 <= SHARED_MAXIMUM && (!WIDE || RESULTS <= 2 * STAGE), "two stages");
     const struct skinny_call &call = work.call;
-    int blocks = device_multiprocessors(), chunks = call.inputs / DEPTH;
+    int blocks = device_multiprocessors(), stages = (SHARED_MAXIMUM - BEHIND - 2048) / STAGE;
     work.tiles = ((call.gated ? call.outputs / 2 : call.outputs) + call.tile - 1) / call.tile;
     int units = work.tiles * call.splits, clusters = (units < blocks ? units : blocks) / call.splits;
     if ((WIDE || call.splits > 1) && units > blocks)
         die("%d shares of %d tiles of outputs for %d multiprocessors", call.splits, work.tiles, blocks);
-    if (call.even && !kernels_skinny_evens(call.rows, call.inputs, work.tiles))
-        die("%d rows of %d inputs and %d outputs are not shared out evenly", call.rows, call.inputs, call.outputs);
-    if (call.even)
-        clusters = blocks;
-    work.chunks = chunks;
-    work.turns = call.even ? work.tiles / clusters : (work.tiles + clusters - 1) / clusters;
-    work.left = call.even ? work.tiles % clusters : 0;
     for (int i = 0; i <= call.splits; i++)
-        work.starts[i] = (short)(chunks * i / call.splits);
-    int stages = (SHARED_MAXIMUM / (call.half ? 2 : 1) - BEHIND - 2048) / STAGE;
-    work.stages = stages < 2 ? 2 : stages < 16 ? stages : 16;
+        work.starts[i] = (short)(call.inputs / DEPTH * i / call.splits);
+    work.stages = stages < STAGES_MAXIMUM ? stages : STAGES_MAXIMUM;
     int shared = 1024 + work.stages * STAGE + BEHIND;
     CUtensorMap weights = map_matrix(call.weights, call.outputs, call.inputs, call.inputs, call.tile);
     CUtensorMap x = map_matrix(call.x, call.rows, call.inputs, call.stride, N);
@@ -402,17 +403,13 @@ template <int N> static void launch_rows(struct work &work, cudaStream_t stream)
         launch_skinny<N, WIDE_GROUPS>(work, stream);
 }
 
-bool kernels_skinny_evens(int rows, int inputs, int tiles)
+int kernels_skinny_clusters(int splits)
 {
-    int blocks = device_multiprocessors();
-    return rows <= SKINNY_ENDS_ROWS && tiles % blocks * (inputs / DEPTH) >= blocks;
-}
-
-size_t kernels_skinny_scratch(void)
-{
-    if (!device_has_wgmma())
-        return 0;
-    return (LATE_COUNTERS + (size_t)device_multiprocessors() * 2 * SKINNY_ENDS_ROWS * SKINNY_TILE) * sizeof(float);
+    int shared = SHARED_MAXIMUM - 2048; /* as all take nearly all of it, the kernel does not matter */
+    if (splits == 1)
+        return device_multiprocessors();
+    CUDA_CHECK(cudaFuncSetAttribute(skinny<16, 1>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    return count_clusters(skinny<16, 1>, (unsigned)splits, GROUP + WARP, (size_t)shared);
 }
 
 bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride)
