@@ -8,6 +8,7 @@
 #define COLLECT_ENGINE_CUDA_ATTENTION_FEW_CUH
 
 #include "collect/engine/cuda/attention_softmax.cuh"
+#include "collect/engine/cuda/cluster.cuh"
 
 #define CHUNK 16 /* keys */
 #define TURNS 3  /* chunks that each warp has taken before single rows' keys are split between more clusters */
@@ -70,28 +71,6 @@ static __device__ __forceinline__ struct few_place find_place(const struct few_s
 {
     int cluster = quotient((int)blockIdx.x, shape.blocks_inverse);
     return {cluster, (int)blockIdx.x - cluster * shape.blocks};
-}
-
-/* Waits for all blocks of the cluster, and for what they wrote before. */
-static __device__ __forceinline__ void meet_cluster(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-#else
-    __syncthreads();
-#endif
-}
-
-/* Where block `block` of the cluster has what this one has in shared memory at `own`. */
-template <typename T> static __device__ __forceinline__ const T *of_block(const T *own, int block)
-{
-#if __CUDA_ARCH__ >= 900
-    const T *there;
-    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(own), "r"(block));
-    return there;
-#else
-    return own;
-#endif
 }
 
 /* --- chunks of keys ---------------------------------------------------------------------------------------------- */
@@ -369,7 +348,7 @@ static __device__ __forceinline__ void put_merged(const struct attention_call &c
         if (unit == 0)
             own_pairs[query] = make_float2(all.best, all.total);
     }
-    meet_cluster();
+    cluster_meet();
 #pragma unroll 1
     for (int i = (int)threadIdx.x;; i += THREADS) {
         int query = i / UNITS * shape.blocks + place.block, unit = i % UNITS;
@@ -379,10 +358,10 @@ static __device__ __forceinline__ void put_merged(const struct attention_call &c
 #pragma unroll
         for (int b = 0; b < CLUSTER_MAXIMUM; b++)
             if (b < shape.blocks)
-                parts[b] = sums_at(of_block(&own_pairs[query], b), of_block(sums + unit_at<D>(query, unit), b));
+                parts[b] = sums_at(in_block(&own_pairs[query], b), in_block(sums + unit_at<D>(query, unit), b));
         put_sums<D>(call, shape, work, place.cluster, query, unit, join_sums(parts));
     }
-    meet_cluster(); /* the others may still read here */
+    cluster_leave(); /* the others may still read here */
 }
 
 #endif

@@ -204,18 +204,18 @@ static __device__ __forceinline__ void keep_outputs(const struct scene &scene, c
             break;
         float2 output = add_scaled(scene.selves[row], deltas[i], outputs[i]);
         squares[i] = fmaf(output.x, output.x, output.y * output.y);
-        if (CAN_MEET)
+        if (HAS_CLUSTERS)
             put_pair(scene.reads + row * STATE_PITCH, output);
         else
             store_pair(scene, value_at(scene, scene.start + row), output);
     }
 #pragma unroll
-    for (int i = 0; i < OWN && CAN_MEET; i++) {
+    for (int i = 0; i < OWN && HAS_CLUSTERS; i++) {
         float sum = warp_sum(squares[i]);
         its = lane == i ? sum : its;
     }
-    if (CAN_MEET && lane * WARPS + warp < scene.count)
-        tell(&scene.squares[(lane * WARPS + warp) * BLOCKS + head_block()], its, blocks);
+    if (HAS_CLUSTERS && lane * WARPS + warp < scene.count)
+        tell(&scene.squares[(lane * WARPS + warp) * BLOCKS + cluster_block()], its, blocks);
 }
 
 /* The outputs by their gates and the norm's weights. */
@@ -299,7 +299,7 @@ static __global__ void __launch_bounds__(THREADS)
     float *memory = (float *)shared;
     const struct recurrent_sizes &sizes = call.layer.sizes;
     const struct attention_segment segment = call.segments[blockIdx.z];
-    int head = (int)blockIdx.y, blocks = head_blocks(), warp = (int)threadIdx.x / WARP;
+    int head = (int)blockIdx.y, blocks = cluster_blocks(), warp = (int)threadIdx.x / WARP;
     struct scene scene = {call,
                           segment,
                           head,
@@ -330,16 +330,16 @@ static __global__ void __launch_bounds__(THREADS)
         wait_for_previous(); /* if none waited, this kernel could end before the one before it */
         return;
     }
-    arrive();                     /* it has begun, so that it can be told something */
+    cluster_arrive();             /* it has begun, so that it can be told something */
     copy_state(scene, committed); /* which the kernel before does not touch */
-    if (CAN_MEET)
+    if (HAS_CLUSTERS)
         scene.norm = fetch_pair(scene, call.layer.norm + (int)blockIdx.x * COLUMNS);
     for (int start = 0; start < segment.count; start += scene.count) {
         scene.start = start;
         scene.root = call.advances ? start : 0;
         scene.count = min(rows, segment.count - start);
         __syncthreads(); /* the tile before was used */
-        if (CAN_MEET)
+        if (HAS_CLUSTERS)
             copy_gates(scene);
         if (find_ancestors(scene))
             scene.count = min(scene.count, SHORT_TILE);
@@ -350,13 +350,13 @@ static __global__ void __launch_bounds__(THREADS)
         load_tile(scene);
         copies_wait<0>();
         if (start == 0)
-            meet();
+            cluster_wait();
         __syncthreads();
-        for (int row = warp * blocks + head_block(); row < scene.count; row += WARPS * blocks)
+        for (int row = warp * blocks + cluster_block(); row < scene.count; row += WARPS * blocks)
             weigh_row(scene, row, blocks);
-        arrive();
+        cluster_arrive();
         read_state(scene);
-        meet();
+        cluster_wait();
         __syncthreads();
         if (scene.root < start) {
             for (int row = warp; row < scene.count; row += WARPS)
@@ -366,15 +366,15 @@ static __global__ void __launch_bounds__(THREADS)
         float2 deltas[OWN], outputs[OWN];
         solve(scene, deltas, outputs);
         keep_outputs(scene, deltas, outputs, blocks);
-        arrive();
-        if (CAN_MEET)
+        cluster_arrive();
+        if (HAS_CLUSTERS)
             gate_outputs(scene);
         if (call.advances)
             fold(scene);
         else if (start + scene.count < segment.count)
             put_deltas(scene);
-        meet(); /* all have used what they were told, but the squares */
-        if (CAN_MEET)
+        cluster_wait(); /* all have used what they were told, but the squares */
+        if (HAS_CLUSTERS)
             put_outputs(scene, blocks);
     }
     if (!call.advances)

@@ -3,6 +3,7 @@
 #ifndef COLLECT_ENGINE_CUDA_RECURRENCE_TILE_CUH
 #define COLLECT_ENGINE_CUDA_RECURRENCE_TILE_CUH
 
+#include "collect/engine/cuda/cluster.cuh"
 #include "collect/engine/cuda/mma.cuh"
 #include "collect/engine/cuda/recurrence.cuh"
 
@@ -14,49 +15,8 @@
 #define OWN ((TILE + WARPS - 1) / WARPS)          /* rows of a tile that a warp has: every WARPS-th */
 #define BLOCKS (RECURRENT_SIZE_MAXIMUM / COLUMNS) /* of a head, at most */
 
-/* --- the blocks of a head ---------------------------------------------------------------------------------------- */
-
-/* They are a cluster, from compute capability 9.0 on; otherwise each works for itself alone. */
-#if __CUDA_ARCH__ >= 900
-#define CAN_MEET true
-#else
-#define CAN_MEET false
-#endif
-
-static __device__ __forceinline__ int head_blocks(void)
-{
-    int blocks = 1;
-#if __CUDA_ARCH__ >= 900
-    asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(blocks));
-#endif
-    return blocks;
-}
-
-static __device__ __forceinline__ int head_block(void)
-{
-    int block = 0;
-#if __CUDA_ARCH__ >= 900
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
-#endif
-    return block;
-}
-
-/* What a thread wrote before arriving, to any of the blocks, is there for all who have met. */
-static __device__ __forceinline__ void arrive(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-#endif
-}
-
-static __device__ __forceinline__ void meet(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-#else
-    __syncthreads();
-#endif
-}
+/* --- the blocks of a head, which are a cluster ---------------------------------------------------------------------
+ */
 
 static __device__ __forceinline__ void store_there(uint32_t to, float x)
 {

@@ -196,8 +196,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
     __shared__ uint64_t full[STAGES_MAXIMUM], empty[STAGES_MAXIMUM];
     __shared__ float scales[N];
     const struct skinny_call &call = work.call;
-    int stages = work.stages, splits = call.splits, split, first_tile, tile_step;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(split));
+    int stages = work.stages, splits = call.splits, split = cluster_block(), first_tile, tile_step;
     asm("mov.u32 %0, %%clusterid.x;" : "=r"(first_tile));
     asm("mov.u32 %0, %%nclusterid.x;" : "=r"(tile_step));
     int first = work.starts[split], last = work.starts[split + 1]; /* tiles of inputs */
@@ -306,7 +305,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
             for (int i = 0; i < N / 2; i++)
                 results[(i / 4 * 8 + row + i % 2) * PITCH + output + i / 2 % 2 * 8] = d[i];
         if (!WIDE && splits > 1)
-            meet_cluster();
+            cluster_meet();
         else
             asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
 #pragma unroll 1
@@ -330,7 +329,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
         }
     }
     if (!WIDE && splits > 1)
-        leave_cluster(); /* the others may still read here */
+        cluster_leave(); /* the others may still read here */
 #endif
 }
 

@@ -3,6 +3,7 @@
 #ifndef COLLECT_ENGINE_CUDA_SKINNY_SHARES_CUH
 #define COLLECT_ENGINE_CUDA_SKINNY_SHARES_CUH
 
+#include "collect/engine/cuda/cluster.cuh"
 #include "collect/engine/cuda/hopper.cuh"
 
 #define GROUP 128     /* threads of a warpgroup */
@@ -15,18 +16,6 @@ struct work {
 };
 
 /* --- the shares of a cluster -------------------------------------------------------------------------------------- */
-
-/* All blocks of the cluster, and what they wrote to their shared memory before. */
-static __device__ __forceinline__ void meet_cluster(void)
-{
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-/* The same, where nothing that was written has to be seen: they have all read what they wanted. */
-static __device__ __forceinline__ void leave_cluster(void)
-{
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
 
 /* Rows that a warp ends together: of 65 rows in two shares all that it has. */
 static __device__ constexpr int batch_of(int groups)
