@@ -1,7 +1,7 @@
 /* The hybrid of attention and gated DeltaNet in float32 against Hugging Face transformers' outputs
  * (tests/golden/qwen35-tiny): logits of prompts, of a tree's nodes, and a greedy continuation; every method and number
  * of ranks against each other. CLEANSLATE_BACKEND=cuda tests that backend instead of the CPU's, its ranks on one GPU;
- * cuda:0,1,2,3 gives each its own. */
+ * cuda:0,1,2,3 gives each its own. With an argument only the tests of that name run, as under compute-sanitizer. */
 #include "collect/base/json.h"
 #include "collect/engine/decode.h"
 #include "tests/engine/hybrid_files.h"
@@ -356,12 +356,14 @@ static void deep_paths_are_accepted(void **state)
     free(tokens);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_of_prompts_agree),       cmocka_unit_test(bfloat16_stays_near),
         cmocka_unit_test(logits_of_a_trees_nodes_agree), cmocka_unit_test(every_method_gives_the_same_tokens),
         cmocka_unit_test(deep_paths_are_accepted),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, open_world, close_world);
 }
