@@ -61,8 +61,7 @@ static __device__ __forceinline__ float convolve(const struct recurrent_layer &l
 }
 
 /* What brings a head to its length, of which a lane has some elements (zeros behind the last). */
-template <int COUNT>
-static __device__ __forceinline__ float length_scale(const float (&values)[COUNT], float length)
+template <int COUNT> static __device__ __forceinline__ float length_scale(const float (&values)[COUNT], float length)
 {
     float sum = 0;
 #pragma unroll
