@@ -194,6 +194,7 @@ static void *send_typed(enum element type, const float *from, size_t count)
     if (type == ELEMENT_FLOAT32)
         return gpu_send(from, count * sizeof *from);
     uint16_t *held = xcalloc(count, sizeof *held);
+#pragma omp parallel for schedule(static)
     for (size_t i = 0; i < count; i++)
         held[i] = bfloat16_from_float(from[i]);
     void *sent = gpu_send(held, count * sizeof *held);
@@ -284,22 +285,52 @@ static void expect(struct scene *scene, const struct attention_segment *segment,
     }
 }
 
-static void check_row(struct scene *scene, const struct attention_segment *segment, int row, int head, const char *name)
+/* A column of a row's head that is not as expected. */
+struct miss {
+    int place, row, head, column; /* place: of the row and head among those that are checked */
+    double actual, expected, allowed;
+};
+
+/* Whether a row of the call misses somewhere in a head. */
+static bool misses(struct scene *scene, int row, int head, struct miss *miss)
 {
     const struct attention_call *call = &scene->call;
+    const struct attention_segment *segment = &scene->segments[row / call->longest];
     double expected[ATTENTION_HEAD_SIZE_MAXIMUM], spread[ATTENTION_HEAD_SIZE_MAXIMUM];
-    size_t first = ((size_t)(segment->first + row) * (size_t)call->heads + (size_t)head) * (size_t)call->head_size;
+    size_t first = ((size_t)row * (size_t)call->heads + (size_t)head) * (size_t)call->head_size;
     bool exact = call->type == ELEMENT_FLOAT32;
-    expect(scene, segment, row, head, expected, spread);
+    expect(scene, segment, row - segment->first, head, expected, spread);
     for (int i = 0; i < call->head_size; i++) {
         double actual = exact ? (double)((float *)scene->attended)[first + (size_t)i]
                               : (double)bfloat16_to_float(((uint16_t *)scene->attended)[first + (size_t)i]);
         double allowed =
             exact ? 2e-5 * (fabs(expected[i]) + spread[i]) + 1e-6 : 0.004 * fabs(expected[i]) + 0.01 * spread[i] + 1e-6;
-        if (!(fabs(actual - expected[i]) <= allowed))
-            fail_msg("%s: row %d of %d behind %d, head %d, column %d: %g, not %g (+- %g)", name, row, segment->count,
-                     segment->base, head, i, actual, expected[i], allowed);
+        if (!(fabs(actual - expected[i]) <= allowed)) {
+            *miss = (struct miss){0, row, head, i, actual, expected[i], allowed};
+            return true;
+        }
     }
+    return false;
+}
+
+/* So many of the call's rows and heads, the first and the last among them. */
+static void check_rows(struct scene *scene, int checked, const char *name)
+{
+    int heads = scene->call.heads, all = scene->call.rows * heads;
+    struct miss first = {.place = all};
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < checked; i++) {
+        struct miss miss;
+        int which = checked == 1 ? all - 1 : (int)((int64_t)i * (all - 1) / (checked - 1));
+        if (!misses(scene, which / heads, which % heads, &miss))
+            continue;
+        miss.place = i;
+#pragma omp critical
+        first = miss.place < first.place ? miss : first;
+    }
+    if (first.place < all)
+        fail_msg("%s: row %d of %d, head %d, column %d: %g, not %g (+- %g)", name, first.row, scene->call.rows,
+                 first.head, first.column, first.actual, first.expected, first.allowed);
 }
 
 static void check(enum element type, int head_size, int group, int length, const struct shape *shape, int number)
@@ -311,12 +342,7 @@ static void check(enum element type, int head_size, int group, int length, const
     make_scene(&scene, type, head_size, group, length, shape, number);
     attend(&scene);
     int all = scene.call.rows * scene.call.heads, checked = 1 + TERMS / ((length + shape->rows) * head_size);
-    checked = checked < all ? checked : all;
-    for (int i = 0; i < checked; i++) {
-        int which = checked == 1 ? all - 1 : (int)((int64_t)i * (all - 1) / (checked - 1));
-        int row = which / scene.call.heads, segment = row / shape->rows;
-        check_row(&scene, &scene.segments[segment], row % shape->rows, which % scene.call.heads, name);
-    }
+    check_rows(&scene, checked < all ? checked : all, name);
     free_scene(&scene);
 }
 
@@ -363,6 +389,7 @@ static void receive(float *to, const void *from, size_t count)
 {
     uint16_t *held = xcalloc(count, sizeof *held);
     gpu_fetch(held, from, count * sizeof *held);
+#pragma omp parallel for schedule(static)
     for (size_t i = 0; i < count; i++)
         to[i] = bfloat16_to_float(held[i]);
     free(held);
@@ -464,7 +491,7 @@ static void attend_rows(struct scene *scene, struct heads_call *heads)
         CUDA_CHECK(cudaFree(all[i]));
 }
 
-static void check_rows(int head_size, int group, int length, const struct shape *shape, int number)
+static void check_single(int head_size, int group, int length, const struct shape *shape, int number)
 {
     struct scene scene;
     char name[128];
@@ -492,9 +519,7 @@ static void check_rows(int head_size, int group, int length, const struct shape 
     receive(scene.values, heads.values, cache);
     check_cache(scene.keys, keys, cache);
     check_cache(scene.values, values, cache);
-    for (int row = 0; row < scene.call.rows; row++)
-        for (int head = 0; head < scene.call.heads; head++)
-            check_row(&scene, &scene.segments[row], 0, head, name);
+    check_rows(&scene, scene.call.rows * scene.call.heads, name);
     CUDA_CHECK(cudaFree(keys));
     CUDA_CHECK(cudaFree(values));
     free_heads(&heads);
@@ -514,9 +539,9 @@ static void single_rows_agree_with_sums_written_out(void **state)
             for (int shape = 0; shape < COUNT(all); shape++) {
                 for (int i = 0; i < COUNT(lengths); i++)
                     if (lengths[i] < 1000 || (size + group + shape + i) % 4 == 0)
-                        check_rows(sizes[size], groups[group], lengths[i], &all[shape], ++number);
+                        check_single(sizes[size], groups[group], lengths[i], &all[shape], ++number);
                 for (int i = 0; i < COUNT(more_lengths); i++)
-                    check_rows(sizes[size], groups[group], more_lengths[i], &all[shape], ++number);
+                    check_single(sizes[size], groups[group], more_lengths[i], &all[shape], ++number);
             }
 }
 
