@@ -23,7 +23,10 @@ static int list_tiles(const struct skinny_sizes *sizes, int outputs, int most, b
 {
     int count = 0, chunks = sizes->inputs / SKINNY_DEPTH;
     for (int splits = 1; splits <= SKINNY_SPLITS && splits <= chunks; splits++) {
-        int places = kernels_skinny_clusters(splits), tile = balanced_tile(outputs, most, places);
+        int places = kernels_skinny_clusters(splits);
+        if (places == 0) /* no group of multiprocessors has so many */
+            break;
+        int tile = balanced_tile(outputs, most, places);
         for (int whole = sizes->head_size || tile == most; whole <= 1; whole++) {
             const struct skinny_way way = {whole ? most : tile, splits};
             int tiles = skinny_tiles(outputs, way.tile);
