@@ -3,10 +3,10 @@
  *
  * A block has a value head of a segment and 64 columns of its state, a pair a lane, in shared memory. Rows are taken in
  * tiles: the products of keys and queries with ancestors' keys, times the decays between them, which the blocks of a
- * head share out; the state's answers to the tile's keys and queries by one product; then the rows by levels, those
- * whose ancestors are answered; and the gated norm, for which the blocks of a head add up their squares. A run that
- * advances its session folds each tile into the state and begins anew; other segments of more than a tile look their
- * ancestors in earlier tiles up in memory. */
+ * head share out; the state's answers to the tile's keys and queries by one product; then all rows add one ancestor a
+ * turn, until each has all of its own; and the gated norm, for which the blocks of a head add up their squares. A run
+ * that advances its session folds each tile into the state and begins anew; other segments of more than a tile look
+ * their ancestors in earlier tiles up in memory. */
 #include "collect/engine/cuda/recurrence_tile.cuh"
 
 /* --- the state's answers ----------------------------------------------------------------------------------------- */
