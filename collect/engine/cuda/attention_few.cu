@@ -249,19 +249,34 @@ static uint32_t inverse_of(int divisor)
     return ((1u << 31) + (uint32_t)divisor - 1) / (uint32_t)divisor;
 }
 
-/* Into how many blocks the keys of each of `count` that have work are shared out, a cluster: as many as leave as much
- * place as they take, so that a kernel after it comes in before it ends; and how many such clusters have a place. */
-template <int D, int M, bool ROWS> static int place_clusters(int count, size_t bytes, int *blocks)
+/* Turns that the keys take which a call may see, if each of `count` that have work has a cluster of so many blocks. */
+template <int D, int M> static int turns_of(const struct attention_call *call, int blocks)
+{
+    int chunks = (call->reach + CHUNK - 1) / CHUNK, warps = few<D, M>::WARPS * blocks;
+    return (chunks + warps - 1) / warps;
+}
+
+/* Blocks of each of `count` clusters, of one or all `parts` of the places. */
+template <int D, int M, bool ROWS> static int blocks_of(int count, int parts)
 {
     int places = few<D, M, ROWS>::PLACES * device_multiprocessors();
-    *blocks = device_overlaps() ? least(CLUSTER_MAXIMUM, places / (2 * count)) : 1;
-    for (; *blocks > 1; --*blocks) {
-        int clusters = count_clusters(attend_few<D, M, ROWS>, (unsigned)*blocks, few<D, M, ROWS>::THREADS, bytes);
-        if (clusters >= 2 * count)
-            return clusters;
-    }
+    return device_overlaps() ? least(CLUSTER_MAXIMUM, places / (parts * count)) : 1;
+}
+
+/* Into how many blocks the keys of each of `count` that have work are shared out, a cluster: as many as leave as much
+ * place as they take, so that a kernel after it comes in before it ends; of trees, where that is too long, as many as
+ * have a place. And how many such clusters have one. */
+template <int D, int M, bool ROWS>
+static int place_clusters(const struct attention_call *call, int count, size_t bytes, int *blocks)
+{
+    for (int parts = 2; parts >= (ROWS ? 2 : 1); parts--)
+        for (*blocks = blocks_of<D, M, ROWS>(count, parts); *blocks > 1; --*blocks) {
+            int clusters = count_clusters(attend_few<D, M, ROWS>, (unsigned)*blocks, few<D, M, ROWS>::THREADS, bytes);
+            if (clusters >= parts * count && (ROWS || parts == 1 || turns_of<D, M>(call, *blocks) <= TURNS_AT_HALF))
+                return clusters;
+        }
     *blocks = 1;
-    return places;
+    return few<D, M, ROWS>::PLACES * device_multiprocessors();
 }
 
 /* Between how many clusters a single row's keys are split at most: all that have a place, if there may be so many. */
@@ -282,7 +297,7 @@ static void launch_few(const struct heads_call *heads, const struct attention_ca
     size_t pairs = (sharers + 1) * (size_t)held * sizeof(float2);
     size_t bytes = few<D, M>::QUERY_BYTES + sharers * (size_t)held * D * sizeof(float) + pairs;
     CUDA_CHECK(cudaFuncSetAttribute(attend_few<D, M, ROWS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    int clusters = place_clusters<D, M, ROWS>(count, bytes, &blocks);
+    int clusters = place_clusters<D, M, ROWS>(call, count, bytes, &blocks);
     int depth = ROWS ? row_splits<D>(call, blocks, clusters) : parts;
     const struct few_shape shape = {.group = group,
                                     .held = held,
@@ -345,15 +360,20 @@ bool attend_few_takes(const struct attention_call *call)
            parts_of(call, queries) * call->kv_heads <= 2 * device_multiprocessors();
 }
 
+/* Whether clusters of 16 queries would take more than half of the places, or too long there. */
+template <int D> static bool is_wide(const struct attention_call *call)
+{
+    int blocks = blocks_of<D, 1, false>(parts_of(call, few<D, 1>::QUERIES) * call->kv_heads, 2);
+    return blocks < 1 || turns_of<D, 1>(call, blocks) > TURNS_AT_HALF;
+}
+
 void attend_few_queries(const struct attention_call *call, int queries, cudaStream_t stream)
 {
-    bool wide =
-        call->head_size < 256 && parts_of(call, few<128, 1>::QUERIES) * call->kv_heads > device_multiprocessors();
-    if (call->head_size == 64 && wide)
+    if (call->head_size == 64 && is_wide<64>(call))
         launch_tiles<64, 2>(call, queries, stream);
     else if (call->head_size == 64)
         launch_tiles<64, 1>(call, queries, stream);
-    else if (call->head_size == 128 && wide)
+    else if (call->head_size == 128 && is_wide<128>(call))
         launch_tiles<128, 2>(call, queries, stream);
     else if (call->head_size == 128)
         launch_tiles<128, 1>(call, queries, stream);

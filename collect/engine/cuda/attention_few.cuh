@@ -12,6 +12,7 @@
 
 #define CHUNK 16 /* keys */
 #define TURNS 3  /* chunks that each warp has taken before single rows' keys are split between more clusters */
+#define TURNS_AT_HALF 2 /* that trees' clusters take at most while half of the multiprocessors have none */
 #define CLUSTER_MAXIMUM 8
 
 /* Of heads of D elements, M * 16 queries. Blocks of single ROWS are small: the products before and after them, whose

@@ -34,22 +34,40 @@ template <int PAIRS> struct head_rotation {
 };
 
 template <int PAIRS>
-static __device__ __forceinline__ struct head_rotation<PAIRS> load_rotation(const struct heads_call &call,
-                                                                            const float *norm, int position) {
-    int lane = (int)threadIdx.x % WARP, half = call.head_size / 2, turned = call.rotary_size / 2;
-    const float *cosines = call.cosines + (size_t)position * (size_t)turned;
-    const float *sines = call.sines + (size_t)position * (size_t)turned;
-    struct head_rotation<PAIRS> rotation;
+static __device__ __forceinline__ void load_norm(const struct heads_call &call, const float *norm,
+                                                 struct head_rotation<PAIRS> &rotation)
+{
 #pragma unroll
     for (int p = 0; p < PAIRS; p++) {
-        int i = lane + p * WARP;
-        bool inside = i < half;
+        int i = (int)threadIdx.x % WARP + p * WARP;
+        bool inside = i < call.head_size / 2;
         const struct head_pair pair = head_pair_of(call, i);
         rotation.low[p] = inside ? norm[pair.low] : 0;
         rotation.high[p] = inside ? norm[pair.high] : 0;
+    }
+}
+
+template <int PAIRS>
+static __device__ __forceinline__ void load_angles(const struct heads_call &call, int position,
+                                                   struct head_rotation<PAIRS> &rotation)
+{
+    int turned = call.rotary_size / 2;
+    const float *cosines = call.cosines + (size_t)position * (size_t)turned;
+    const float *sines = call.sines + (size_t)position * (size_t)turned;
+#pragma unroll
+    for (int p = 0; p < PAIRS; p++) {
+        int i = (int)threadIdx.x % WARP + p * WARP;
         rotation.cosine[p] = i < turned ? cosines[i] : 1;
         rotation.sine[p] = i < turned ? sines[i] : 0;
     }
+}
+
+template <int PAIRS>
+static __device__ __forceinline__ struct head_rotation<PAIRS> load_rotation(const struct heads_call &call,
+                                                                            const float *norm, int position) {
+    struct head_rotation<PAIRS> rotation;
+    load_norm(call, norm, rotation);
+    load_angles(call, position, rotation);
     return rotation;
 }
 
@@ -81,34 +99,44 @@ rotate_head(const struct heads_call &call, const struct head_rotation<PAIRS> &ro
     }
 }
 
-/* The same where the head is rotated at all: query heads come first, then key heads, and value heads are not. */
-template <int PAIRS>
-static __device__ __forceinline__ struct head_rotation<PAIRS> rotation_of(const struct heads_call &call, int layer,
-                                                                          int row, int unit) {
-    struct head_rotation<PAIRS> rotation = {
-    };
-    if (unit < call.heads + call.kv_heads && call.slots[row] >= 0)
-        rotation = load_rotation<PAIRS>(call, unit < call.heads ? call.q_norm : call.k_norm + layer * call.head_size,
-                                        call.positions[row]);
-    return rotation;
+/* Where a row's heads stand, and go. */
+struct head_place {
+    int position, session, slot;
+};
+
+static __device__ __forceinline__ struct head_place place_of(const struct heads_call &call, int row)
+{
+    return {call.positions[row], call.sessions[row], call.slots[row]};
+}
+
+/* Query heads come first, then key heads; value heads are not rotated, nor is what has no slot. */
+static __device__ __forceinline__ bool is_rotated(const struct heads_call &call, const struct head_place &place,
+                                                  int unit)
+{
+    return unit < call.heads + call.kv_heads && place.slot >= 0;
+}
+
+static __device__ __forceinline__ const float *norm_of(const struct heads_call &call, int layer, int unit)
+{
+    return unit < call.heads ? call.q_norm : call.k_norm + layer * call.head_size;
 }
 
 /* One warp brings head `unit` of a row, whose element i is read(i), to the queries or the cache. */
 template <typename T, int PAIRS, typename Read>
 static __device__ __forceinline__ void put_head(const struct heads_call &call,
                                                 const struct head_rotation<PAIRS> &rotation, int layer, int row,
-                                                int unit, Read read)
+                                                const struct head_place &place, int unit, Read read)
 {
-    int size = call.head_size, slot = call.slots[row], is_value = unit >= call.heads + call.kv_heads;
-    if (slot < 0)
+    int size = call.head_size, is_value = unit >= call.heads + call.kv_heads;
+    if (place.slot < 0)
         return;
     if (unit < call.heads) {
         T *query = (T *)call.queries + ((size_t)row * (size_t)call.heads + (size_t)unit) * (size_t)size;
         rotate_head<T>(call, rotation, read, 1.0f / sqrtf((float)size), query);
         return;
     }
-    size_t head = (size_t)call.sessions[row] * (size_t)call.kv_heads + (size_t)((unit - call.heads) % call.kv_heads);
-    size_t at = (size_t)layer * call.cache_stride + (head * (size_t)call.capacity + (size_t)slot) * (size_t)size;
+    size_t head = (size_t)place.session * (size_t)call.kv_heads + (size_t)((unit - call.heads) % call.kv_heads);
+    size_t at = (size_t)layer * call.cache_stride + (head * (size_t)call.capacity + (size_t)place.slot) * (size_t)size;
     if (!is_value) {
         rotate_head<T>(call, rotation, read, 1.0f, (T *)call.keys + at);
         return;

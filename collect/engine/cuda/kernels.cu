@@ -56,14 +56,18 @@ template <typename T> static __global__ void store_heads(const struct heads_call
 {
     int row = (int)blockIdx.x, unit = (int)blockIdx.y * HEAD_WARPS + (int)threadIdx.x / WARP, layer = (int)blockIdx.z;
     int units = call.heads + 2 * call.kv_heads;
-    struct head_rotation<HEAD_PAIRS> rotation = rotation_of<HEAD_PAIRS>(call, layer, row, unit);
+    const struct head_place place = place_of(call, row);
+    struct head_rotation<HEAD_PAIRS> rotation = {
+    };
+    if (is_rotated(call, place, unit))
+        rotation = load_rotation<HEAD_PAIRS>(call, norm_of(call, layer, unit), place.position);
     wait_for_previous();
     let_next_start();
     if (unit >= units)
         return;
     const float *head = call.fused + (size_t)row * call.stride + (size_t)layer * (size_t)head_column(call, units) +
                         (size_t)head_column(call, unit);
-    put_head<T>(call, rotation, layer, row, unit, [&](int i) { return head[i]; });
+    put_head<T>(call, rotation, layer, row, place, unit, [&](int i) { return head[i]; });
 }
 
 void kernels_store_heads(const struct heads_call *call, cudaStream_t stream)

@@ -2,14 +2,15 @@
  *
  * The matrix is the operand of 64-row tiles and the few rows, rounded up to a multiple of 8, are its columns:
  * wgmma.m64nNk16 with both operands in shared memory, which a ring of tiles 64 inputs deep is filled into by the bulk
- * copy engine (tensor maps, 128-byte swizzle). One warp fills, the others multiply: a warpgroup has 64 outputs. A tile
- * may have fewer than its warpgroups could take, so that all multiprocessors get as much; what they multiply beyond it
- * is never looked at. Blocks take tiles of outputs in turn; or, where there are few tiles, the blocks of a cluster take
- * a share of the inputs each and add each other's sums, in the order of the shares, from each other's shared memory.
- * The first tiles of weights are asked for as soon as a block runs, before the kernel waits for the one before it.
+ * copy engine (tensor maps, 128-byte swizzle). One warp fills, one works out how rows are scaled, the others multiply:
+ * a warpgroup has 64 outputs. A tile may have fewer than its warpgroups could take, so that all multiprocessors get as
+ * much; what they multiply beyond it is never looked at. Blocks take tiles of outputs in turn; or, where there are few
+ * tiles, the blocks of a cluster take a share of the inputs each and add each other's sums, in the order of the shares,
+ * from each other's shared memory. The first tiles of weights are asked for as soon as a block runs, before the kernel
+ * waits for the one before it.
  *
  * A warp ends a row of the tile at a time, and makes of it what the next kernel reads: see struct skinny_call. */
-#include "collect/engine/cuda/heads.cuh"
+#include "collect/engine/cuda/skinny_ends.cuh"
 #include "collect/engine/cuda/skinny_shares.cuh"
 
 #define DEPTH SKINNY_DEPTH    /* inputs of a tile: 128 bytes, as wide as the swizzle */
@@ -28,163 +29,12 @@ static __host__ __device__ constexpr int stage_bytes(int n, int rows)
     return (rows + n) * ROW_BYTES;
 }
 
-/* Gates that a tile has room for before its ups: each begin where the swizzle does. */
-static __host__ __device__ __forceinline__ int padded(int gates)
-{
-    return (gates + 7) / 8 * 8;
-}
-
-/* So many lanes add up a row's squares, of so many rows at a time. */
-#define SCALE_LANES 8
-#define SCALE_ROWS 3
-
-/* 1 / sqrt(mean(x²) + epsilon) of those rows that the block ends, which were not normed, in scales[rows]. All that a
- * lane reads of a hundred tiles is on its way at once. */
-template <int WARPS>
-static __device__ __forceinline__ void make_scales(const struct skinny_call &call, int split, float *scales)
-{
-    constexpr int ROWS = WARP / SCALE_LANES, AT_ONCE = 12;
-    int lane = (int)threadIdx.x % WARP, part = lane % SCALE_LANES, step = WARPS * ROWS * call.splits;
-    int first = ((int)threadIdx.x / WARP * ROWS + lane / SCALE_LANES) * call.splits + split;
-#pragma unroll 1
-    for (; __any_sync(ALL_LANES, first < call.rows); first += SCALE_ROWS * step) {
-        float sums[SCALE_ROWS] = {};
-#pragma unroll 1
-        for (int start = part; start < call.square_count; start += AT_ONCE * SCALE_LANES)
-#pragma unroll
-            for (int i = 0; i < SCALE_ROWS * AT_ONCE; i++) {
-                int row = first + i / AT_ONCE * step, at = start + i % AT_ONCE * SCALE_LANES;
-                if (row < call.rows && at < call.square_count)
-                    sums[i / AT_ONCE] += __ldcg(call.squares + row * call.square_count + at);
-            }
-#pragma unroll
-        for (int k = 0; k < SCALE_ROWS; k++) {
-            int row = first + k * step;
-            for (int lanes = 1; lanes < SCALE_LANES; lanes *= 2)
-                sums[k] += __shfl_xor_sync(ALL_LANES, sums[k], lanes);
-            if (part == 0 && row < call.rows)
-                scales[row] = 1.0f / sqrtf(sums[k] / (float)call.inputs + call.epsilon);
-        }
-    }
-}
-
-/* --- the ends of a row -------------------------------------------------------------------------------------------- */
-
-template <int GROUPS>
-static __device__ __forceinline__ void end_plain(const struct skinny_call &call, const float *sums, int tile, int row,
-                                                 float scale)
-{
-    float *y = call.y + (size_t)row * (size_t)call.outputs;
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * call.tile + column;
-        float2 pair = *(const float2 *)(sums + column);
-        if (column < call.tile && output < call.outputs)
-            *(float2 *)(y + output) = make_float2(pair.x * scale, pair.y * scale);
-    }
-}
-
-/* The tile is gate rows, and then their up rows. */
-template <int ROWS>
-static __device__ __forceinline__ void end_gated(const struct skinny_call &call, const float *sums, int tile, int row,
-                                                 float scale)
-{
-    int inner = call.outputs / 2, ups = padded(call.tile);
-    __nv_bfloat16 *out = (__nv_bfloat16 *)call.gated + (size_t)row * (size_t)inner;
-#pragma unroll
-    for (int i = 0; i < (ROWS / 2 + WARP - 1) / WARP; i++) {
-        int column = i * WARP + (int)threadIdx.x % WARP, output = tile * call.tile + column;
-        if (column >= call.tile || output >= inner)
-            break;
-        float gate = sums[column] * scale, up = sums[ups + column] * scale;
-        store(&out[output], __fdividef(gate, 1.0f + __expf(-gate)) * up);
-    }
-}
-
-/* What the end of a row reads besides the sums, asked for before these are there: of a row that ends in `added` a pair
- * of x and of norm, of one that ends in a head what turns its pairs: the two weights, cosine and sine. */
-template <int GROUPS> struct readied {
-    float4 four[GROUPS];
-};
-
-template <int GROUPS>
-static __device__ __forceinline__ void ready_row(const struct skinny_call &call, int tile, int row,
-                                                 struct readied<GROUPS> &ready)
-{
-    const struct skinny_added &added = call.added;
-    if (row >= call.rows)
-        return;
-    if (added.x) {
-#pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
-            int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * call.tile + column;
-            if (column >= call.tile || output >= call.outputs)
-                continue;
-            float2 x = *(const float2 *)(added.x + (size_t)row * (size_t)call.outputs + (size_t)output);
-            float2 norm = *(const float2 *)(added.norm + output);
-            ready.four[g] = make_float4(x.x, x.y, norm.x, norm.y);
-        }
-    } else if (call.heads.heads) {
-        const struct head_rotation<GROUPS> rotation = rotation_of<GROUPS>(call.heads, 0, row, tile);
-#pragma unroll
-        for (int g = 0; g < GROUPS; g++)
-            ready.four[g] = make_float4(rotation.low[g], rotation.high[g], rotation.cosine[g], rotation.sine[g]);
-    }
-}
-
-template <int GROUPS>
-static __device__ __forceinline__ void end_head(const struct skinny_call &call, const float *sums, int tile, int row,
-                                                float scale, const struct readied<GROUPS> &ready)
-{
-    struct head_rotation<GROUPS> rotation;
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        rotation.low[g] = ready.four[g].x;
-        rotation.high[g] = ready.four[g].y;
-        rotation.cosine[g] = ready.four[g].z;
-        rotation.sine[g] = ready.four[g].w;
-    }
-    put_head<__nv_bfloat16>(call.heads, rotation, 0, row, tile, [&](int i) { return sums[i] * scale; });
-}
-
-template <int GROUPS>
-static __device__ __forceinline__ void end_added(const struct skinny_call &call, const float *sums, int tile, int row,
-                                                 int tiles, const struct readied<GROUPS> &ready)
-{
-    const struct skinny_added &added = call.added;
-    size_t start = (size_t)row * (size_t)call.outputs;
-    float squares = 0;
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        int column = g * 64 + (int)threadIdx.x % WARP * 2, output = tile * call.tile + column;
-        if (column >= call.tile || output >= call.outputs)
-            continue;
-        size_t at = start + (size_t)output;
-        float2 value = make_float2(ready.four[g].x, ready.four[g].y);
-        float2 weight = make_float2(ready.four[g].z, ready.four[g].w), pair = *(const float2 *)(sums + column);
-        value.x += pair.x;
-        value.y += pair.y;
-        squares = fmaf(value.x, value.x, fmaf(value.y, value.y, squares));
-        *(float2 *)(added.x + at) = value;
-        *(__nv_bfloat162 *)((__nv_bfloat16 *)added.out + at) =
-            __floats2bfloat162_rn(value.x * weight.x, value.y * weight.y);
-        if (added.features)
-            *(__nv_bfloat162 *)((__nv_bfloat16 *)added.features +
-                                ((size_t)row * (size_t)added.feature_count + (size_t)added.feature_index) *
-                                    (size_t)call.outputs +
-                                output) = __floats2bfloat162_rn(value.x, value.y);
-    }
-    squares = warp_sum(squares);
-    if (threadIdx.x % WARP == 0)
-        added.squares[(size_t)row * (size_t)tiles + (size_t)tile] = squares;
-}
-
 /* --- the kernel -------------------------------------------------------------------------------------------------- */
 
 /* GROUPS: warpgroups that multiply; of WIDE_GROUPS the last has few outputs, a block has one tile, which is gated, and
  * its results lie over the ring. */
 template <int N, int GROUPS>
-static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
+static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
     skinny(const __grid_constant__ struct work work, const __grid_constant__ CUtensorMap weights,
            const __grid_constant__ CUtensorMap x)
 {
@@ -203,6 +53,15 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
     char *ring = (char *)(((uintptr_t)memory + 1023) / 1024 * 1024);
     float *results = (float *)(WIDE ? ring : ring + stages * STAGE); /* [N, PITCH] */
 
+    if (threadIdx.x >= GROUP * GROUPS + WARP) { /* works out scales */
+        __syncthreads();
+        wait_for_previous();
+        if (call.squares) {
+            make_scales(call, split, scales);
+            asm volatile("bar.arrive 2, %0;" ::"n"(GROUP * GROUPS + WARP) : "memory");
+        }
+        return;
+    }
     if (threadIdx.x >= GROUP * GROUPS) { /* fills */
         bool fills = threadIdx.x % WARP == 0;
         auto copy_weights = [&](int tile, int chunk, int stage) {
@@ -257,18 +116,17 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
     int group = (int)threadIdx.x / GROUP, thread = (int)threadIdx.x % GROUP, lane = thread % WARP;
     int first_row = (int)threadIdx.x / WARP * splits + split, row_step = WARPS * splits; /* that the warp ends */
     __syncthreads();
-    wait_for_previous(); /* what it writes may still be read */
-    if (call.squares)
-        make_scales<WARPS>(call, split, scales);
+    wait_for_previous();                  /* what it writes may still be read */
+    struct head_place place = {0, 0, -1}; /* of the warp's rows, each lane's */
+    if (ENDS && call.heads.heads && first_row + lane * row_step < call.rows)
+        place = place_of(call.heads, first_row + lane * row_step);
     int stage = 0;
     unsigned wrapped = 0;
 #pragma unroll 1
     for (int tile = first_tile; tile < work.tiles; tile += tile_step) {
         int before = -1;
         float d[N / 2];
-        struct readied<GROUPS> ready;
-        if (ENDS)
-            ready_row(call, tile, first_row, ready);
+        struct pairs<GROUPS> norms, ahead[BATCH];
 #pragma unroll 1
         for (int chunk = first; chunk < last; chunk++) {
             const char *from = ring + stage * STAGE;
@@ -304,28 +162,43 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + WARP)
 #pragma unroll
             for (int i = 0; i < N / 2; i++)
                 results[(i / 4 * 8 + row + i % 2) * PITCH + output + i / 2 % 2 * 8] = d[i];
+        /* What ends a row besides its sums is asked for while the blocks meet. */
+        auto look_ahead = [&](int from) {
+#pragma unroll
+            for (int k = 0; k < BATCH && ENDS; k++)
+                ahead[k] =
+                    load_row<GROUPS>(call, tile, first_row + (from + k) * row_step, place_among(place, from + k));
+        };
+        if (ENDS)
+            norms = load_norms<GROUPS>(call, tile);
+        look_ahead(0);
         if (!WIDE && splits > 1)
             cluster_meet();
         else
             asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
+        if (call.squares && tile == first_tile)
+            asm volatile("bar.sync 2, %0;" ::"n"(GROUP * GROUPS + WARP) : "memory");
 #pragma unroll 1
-        for (int start = first_row; start < call.rows; start += BATCH * row_step) {
+        for (int from = 0, at = first_row; at < call.rows; from += BATCH, at = first_row + from * row_step) {
             if (!WIDE && splits > 1)
-                add_shares<GROUPS>(results, PITCH, start, row_step, call.rows, splits);
-            for (int k = 0, at = start; k < BATCH && at < call.rows; k++, at += row_step) {
-                const float *sums = results + at * PITCH;
-                float scale = call.squares ? scales[at] : 1;
+                add_shares<GROUPS>(results, PITCH, at, row_step, call.rows, splits);
+#pragma unroll 1
+            for (int k = 0; k < BATCH && at < call.rows; k++, at += row_step) {
+                const struct skinny_row row = {tile, at, call.squares ? scales[at] : 1, results + at * PITCH};
                 if (WIDE || call.gated)
-                    end_gated<ROWS>(call, sums, tile, at, scale);
+                    end_gated<ROWS>(call, row);
                 else if (ENDS && call.added.x)
-                    end_added<GROUPS>(call, sums, tile, at, work.tiles, ready);
+                    end_added<GROUPS>(call, row, work.tiles, norms, ahead[0]);
                 else if (ENDS && call.heads.heads)
-                    end_head<GROUPS>(call, sums, tile, at, scale, ready);
+                    end_head<GROUPS>(call, row, place_among(place, from + k), norms, ahead[0]);
                 else
-                    end_plain<GROUPS>(call, sums, tile, at, scale);
-                if (ENDS)
-                    ready_row(call, tile, at + row_step, ready);
+                    end_plain<GROUPS>(call, row);
+#pragma unroll
+                for (int next = 1; next < BATCH && ENDS; next++)
+                    ahead[next - 1] = ahead[next];
             }
+            if (first_row + (from + BATCH) * row_step < call.rows)
+                look_ahead(from + BATCH);
         }
     }
     if (!WIDE && splits > 1)
@@ -383,7 +256,7 @@ template <int N, int GROUPS> static void launch_skinny(struct work &work, cudaSt
     CUtensorMap x = map_matrix(call.x, call.rows, call.inputs, call.stride, N);
     CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     launch_clusters(skinny<N, GROUPS>, (unsigned)call.splits, dim3((unsigned)(clusters * call.splits)),
-                    GROUP * GROUPS + WARP, (size_t)shared, stream, work, weights, x);
+                    GROUP * GROUPS + 2 * WARP, (size_t)shared, stream, work, weights, x);
 }
 
 template <int N> static void launch_rows(struct work &work, cudaStream_t stream)
@@ -408,7 +281,7 @@ int kernels_skinny_clusters(int splits)
     if (splits == 1)
         return device_multiprocessors();
     CUDA_CHECK(cudaFuncSetAttribute(skinny<16, 1>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-    return count_clusters(skinny<16, 1>, (unsigned)splits, GROUP + WARP, (size_t)shared);
+    return count_clusters(skinny<16, 1>, (unsigned)splits, GROUP + 2 * WARP, (size_t)shared);
 }
 
 bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride)

@@ -1,0 +1,220 @@
+/* How the rows of a tile of skinny.cu end: how they are scaled, and what becomes of their sums, a warp a row. A lane
+ * has two outputs of each 64 of the tile. */
+#ifndef COLLECT_ENGINE_CUDA_SKINNY_ENDS_CUH
+#define COLLECT_ENGINE_CUDA_SKINNY_ENDS_CUH
+
+#include "collect/engine/cuda/heads.cuh"
+
+struct skinny_row {
+    int tile, row;
+    float scale;
+    const float *sums; /* of the tile's outputs */
+};
+
+/* Two values of each 64 outputs. */
+template <int GROUPS> struct pairs {
+    float2 of[GROUPS];
+};
+
+/* The lane's outputs within the tile. */
+static __device__ __forceinline__ int column_of(int group)
+{
+    return group * 64 + (int)threadIdx.x % WARP * 2;
+}
+
+static __device__ __forceinline__ bool has_column(const struct skinny_call &call, int tile, int column)
+{
+    return column < call.tile && tile * call.tile + column < call.outputs;
+}
+
+/* Gates that a tile has room for before its ups: each begin where the swizzle does. */
+static __host__ __device__ __forceinline__ int padded(int gates)
+{
+    return (gates + 7) / 8 * 8;
+}
+
+/* --- scales ------------------------------------------------------------------------------------------------------ */
+
+/* So many lanes add up a row's squares, of so many rows at a time. */
+#define SCALE_LANES 8
+#define SCALE_ROWS 3
+
+/* By one warp: 1 / sqrt(mean(x²) + epsilon) of those rows that the block ends, which were not normed, in scales[rows].
+ * All that a lane reads of a hundred tiles is on its way at once. */
+static __device__ __forceinline__ void make_scales(const struct skinny_call &call, int split, float *scales)
+{
+    constexpr int ROWS = WARP / SCALE_LANES, AT_ONCE = 12;
+    int lane = (int)threadIdx.x % WARP, part = lane % SCALE_LANES, step = ROWS * call.splits;
+    int first = lane / SCALE_LANES * call.splits + split;
+#pragma unroll 1
+    for (; __any_sync(ALL_LANES, first < call.rows); first += SCALE_ROWS * step) {
+        float sums[SCALE_ROWS] = {};
+#pragma unroll 1
+        for (int start = part; start < call.square_count; start += AT_ONCE * SCALE_LANES)
+#pragma unroll
+            for (int i = 0; i < SCALE_ROWS * AT_ONCE; i++) {
+                int row = first + i / AT_ONCE * step, at = start + i % AT_ONCE * SCALE_LANES;
+                if (row < call.rows && at < call.square_count)
+                    sums[i / AT_ONCE] += __ldcg(call.squares + row * call.square_count + at);
+            }
+#pragma unroll
+        for (int k = 0; k < SCALE_ROWS; k++) {
+            int row = first + k * step;
+            for (int lanes = 1; lanes < SCALE_LANES; lanes *= 2)
+                sums[k] += __shfl_xor_sync(ALL_LANES, sums[k], lanes);
+            if (part == 0 && row < call.rows)
+                scales[row] = 1.0f / sqrtf(sums[k] / (float)call.inputs + call.epsilon);
+        }
+    }
+}
+
+/* --- what a row needs besides its sums ---------------------------------------------------------------------------- */
+
+/* Of the warp's rows the lanes know the places; of all of them that of one. */
+static __device__ __forceinline__ struct head_place place_among(const struct head_place &places, int lane)
+{
+    return {__shfl_sync(ALL_LANES, places.position, lane), __shfl_sync(ALL_LANES, places.session, lane),
+            __shfl_sync(ALL_LANES, places.slot, lane)};
+}
+
+/* What all rows of a tile are weighted by: those that are added by the norm behind them, heads by their own. */
+template <int GROUPS>
+static __device__ __forceinline__ struct pairs<GROUPS> load_norms(const struct skinny_call &call, int tile) {
+    struct pairs<GROUPS> norms = {
+    };
+    if (call.added.x) {
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            if (has_column(call, tile, column_of(g)))
+                norms.of[g] = *(const float2 *)(call.added.norm + tile * call.tile + column_of(g));
+    } else if (call.heads.heads && tile < call.heads.heads + call.heads.kv_heads) {
+        struct head_rotation<GROUPS> rotation;
+        load_norm(call.heads, norm_of(call.heads, 0, tile), rotation);
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            norms.of[g] = make_float2(rotation.low[g], rotation.high[g]);
+    }
+    return norms;
+}
+
+/* And what one row is added to, or, as cosine and sine, turned by. */
+template <int GROUPS>
+static __device__ __forceinline__ struct pairs<GROUPS> load_row(const struct skinny_call &call, int tile, int row,
+                                                                const struct head_place &place) {
+    struct pairs<GROUPS> ahead = {
+    };
+    if (row >= call.rows)
+        return ahead;
+    if (call.added.x) {
+        const float *x = call.added.x + (size_t)row * (size_t)call.outputs + (size_t)tile * (size_t)call.tile;
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            if (has_column(call, tile, column_of(g)))
+                ahead.of[g] = *(const float2 *)(x + column_of(g));
+    } else if (call.heads.heads && is_rotated(call.heads, place, tile)) {
+        struct head_rotation<GROUPS> rotation;
+        load_angles(call.heads, place.position, rotation);
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            ahead.of[g] = make_float2(rotation.cosine[g], rotation.sine[g]);
+    }
+    return ahead;
+}
+
+/* --- the ends ----------------------------------------------------------------------------------------------------- */
+
+template <int GROUPS>
+static __device__ __forceinline__ void end_plain(const struct skinny_call &call, const struct skinny_row &row)
+{
+    float *y = call.y + (size_t)row.row * (size_t)call.outputs + (size_t)row.tile * (size_t)call.tile;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        float2 pair = *(const float2 *)(row.sums + column_of(g));
+        if (has_column(call, row.tile, column_of(g)))
+            *(float2 *)(y + column_of(g)) = make_float2(pair.x * row.scale, pair.y * row.scale);
+    }
+}
+
+/* Without what it takes to get numbers right that are too small to be normal: beside 1 they are nothing. */
+static __device__ __forceinline__ float swiglu(float gate, float up)
+{
+    float power, inverse;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(gate * -1.442695041f));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
+    return gate * inverse * up;
+}
+
+/* The tile is gate rows, and then their up rows. */
+template <int ROWS>
+static __device__ __forceinline__ void end_gated(const struct skinny_call &call, const struct skinny_row &row)
+{
+    int inner = call.outputs / 2, ups = padded(call.tile), first = row.tile * call.tile;
+    __nv_bfloat16 *out = (__nv_bfloat16 *)call.gated + (size_t)row.row * (size_t)inner + (size_t)first;
+#pragma unroll
+    for (int g = 0; g < (ROWS / 2 + 63) / 64; g++) {
+        int column = column_of(g);
+        if (column >= call.tile || first + column >= inner)
+            break;
+        float2 gate = *(const float2 *)(row.sums + column), up = *(const float2 *)(row.sums + ups + column);
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(swiglu(gate.x * row.scale, up.x * row.scale),
+                                                          swiglu(gate.y * row.scale, up.y * row.scale));
+        if (inner % 2 == 0)
+            *(__nv_bfloat162 *)(out + column) = pair;
+        else
+            out[column] = pair.x;
+        if (inner % 2 && first + column + 1 < inner)
+            out[column + 1] = pair.y;
+    }
+}
+
+template <int GROUPS>
+static __device__ __forceinline__ void end_head(const struct skinny_call &call, const struct skinny_row &row,
+                                                const struct head_place &place, const struct pairs<GROUPS> &norms,
+                                                const struct pairs<GROUPS> &angles)
+{
+    struct head_rotation<GROUPS> rotation;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        rotation.low[g] = norms.of[g].x;
+        rotation.high[g] = norms.of[g].y;
+        rotation.cosine[g] = angles.of[g].x;
+        rotation.sine[g] = angles.of[g].y;
+    }
+    put_head<__nv_bfloat16>(call.heads, rotation, 0, row.row, place, row.tile,
+                            [&](int i) { return row.sums[i] * row.scale; });
+}
+
+/* tiles: how many squares a row has. */
+template <int GROUPS>
+static __device__ __forceinline__ void end_added(const struct skinny_call &call, const struct skinny_row &row,
+                                                 int tiles, const struct pairs<GROUPS> &norms,
+                                                 const struct pairs<GROUPS> &x)
+{
+    const struct skinny_added &added = call.added;
+    size_t first = (size_t)row.tile * (size_t)call.tile, start = (size_t)row.row * (size_t)call.outputs + first;
+    float squares = 0;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        int column = column_of(g);
+        if (!has_column(call, row.tile, column))
+            continue;
+        size_t at = start + (size_t)column;
+        float2 value = x.of[g], weight = norms.of[g], pair = *(const float2 *)(row.sums + column);
+        value.x += pair.x;
+        value.y += pair.y;
+        squares = fmaf(value.x, value.x, fmaf(value.y, value.y, squares));
+        *(float2 *)(added.x + at) = value;
+        *(__nv_bfloat162 *)((__nv_bfloat16 *)added.out + at) =
+            __floats2bfloat162_rn(value.x * weight.x, value.y * weight.y);
+        if (added.features)
+            *(__nv_bfloat162 *)((__nv_bfloat16 *)added.features +
+                                ((size_t)row.row * (size_t)added.feature_count + (size_t)added.feature_index) *
+                                    (size_t)call.outputs +
+                                first + (size_t)column) = __floats2bfloat162_rn(value.x, value.y);
+    }
+    squares = warp_sum(squares);
+    if (threadIdx.x % WARP == 0)
+        added.squares[(size_t)row.row * (size_t)tiles + (size_t)row.tile] = squares;
+}
+
+#endif
