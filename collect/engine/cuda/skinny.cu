@@ -17,6 +17,7 @@
 #define ROW_BYTES (DEPTH * 2) /* of an output, or a row of x, in a tile */
 #define SHARED_MAXIMUM (227 * 1024)
 #define STAGES_MAXIMUM 16
+#define TOGETHER 2 /* tiles of the ring that are asked for one behind the other, as they lie in memory */
 
 /* Outputs that a tile may have. */
 static __host__ __device__ constexpr int rows_of(int groups)
@@ -27,6 +28,20 @@ static __host__ __device__ constexpr int rows_of(int groups)
 static __host__ __device__ constexpr int stage_bytes(int n, int rows)
 {
     return (rows + n) * ROW_BYTES;
+}
+
+/* A place in the ring of tiles, and whether the ring was gone round, by parity. */
+struct ring_place {
+    int stage;
+    unsigned wrapped;
+};
+
+static __device__ __forceinline__ void step_on(struct ring_place &place, int stages)
+{
+    if (++place.stage == stages) {
+        place.stage = 0;
+        place.wrapped ^= 1;
+    }
 }
 
 /* --- the kernel -------------------------------------------------------------------------------------------------- */
@@ -75,8 +90,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
         auto copy_rows = [&](int chunk, int stage) {
             copy_tile(ring + stage * STAGE + ROWS * ROW_BYTES, &x, chunk * DEPTH, 0, &full[stage], EVICT_LAST);
         };
-        int stage = 0, early = min(last - first, stages), left = early;
-        unsigned wrapped = 0; /* whether the ring was, by parity */
+        int early = min(last - first, stages), together = min(TOGETHER, stages - 1), before = 0;
         if (fills) {
             prefetch_map(&weights);
             prefetch_map(&x);
@@ -95,20 +109,26 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
         if (!fills)
             return;
         let_next_start();
+        struct ring_place to = {};
 #pragma unroll 1
         for (int tile = first_tile; tile < work.tiles; tile += tile_step)
 #pragma unroll 1
-            for (int chunk = first; chunk < last; chunk++) {
-                if (--left < 0) { /* its weights were not asked for */
-                    if (left < -(stages - early))
-                        barrier_wait(&empty[stage], wrapped ^ 1);
-                    copy_weights(tile, chunk, stage);
-                }
-                copy_rows(chunk, stage);
-                if (++stage == stages) {
-                    stage = 0;
-                    wrapped ^= 1;
-                }
+            for (int chunk = first; chunk < last; chunk += together) {
+                struct ring_place place = to;
+                int count = min(together, last - chunk);
+#pragma unroll 1
+                for (int i = 0; i < count; i++, step_on(place, stages))
+                    if (before + i >= stages)
+                        barrier_wait(&empty[place.stage], place.wrapped ^ 1);
+                place = to;
+#pragma unroll 1
+                for (int i = 0; i < count; i++, step_on(place, stages))
+                    if (before + i >= early) /* its weights were not asked for */
+                        copy_weights(tile, chunk + i, place.stage);
+#pragma unroll 1
+                for (int i = 0; i < count; i++, step_on(to, stages))
+                    copy_rows(chunk + i, to.stage);
+                before += count;
             }
         return;
     }
@@ -120,8 +140,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
     struct head_place place = {0, 0, -1}; /* of the warp's rows, each lane's */
     if (ENDS && call.heads.heads && first_row + lane * row_step < call.rows)
         place = place_of(call.heads, first_row + lane * row_step);
-    int stage = 0;
-    unsigned wrapped = 0;
+    struct ring_place from = {};
 #pragma unroll 1
     for (int tile = first_tile; tile < work.tiles; tile += tile_step) {
         int before = -1;
@@ -129,9 +148,9 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
         struct pairs<GROUPS> norms, ahead[BATCH];
 #pragma unroll 1
         for (int chunk = first; chunk < last; chunk++) {
-            const char *from = ring + stage * STAGE;
-            barrier_wait(&full[stage], wrapped);
-            uint64_t a = describe_tile(from + group * 64 * ROW_BYTES), b = describe_tile(from + ROWS * ROW_BYTES);
+            const char *at = ring + from.stage * STAGE;
+            barrier_wait(&full[from.stage], from.wrapped);
+            uint64_t a = describe_tile(at + group * 64 * ROW_BYTES), b = describe_tile(at + ROWS * ROW_BYTES);
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
             for (int k = 0; k < DEPTH / 16; k++)
@@ -141,11 +160,8 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
             asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
             if (before >= 0 && lane == 0)
                 barrier_arrive(&empty[before]);
-            before = stage;
-            if (++stage == stages) {
-                stage = 0;
-                wrapped ^= 1;
-            }
+            before = from.stage;
+            step_on(from, stages);
         }
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
@@ -163,11 +179,11 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
             for (int i = 0; i < N / 2; i++)
                 results[(i / 4 * 8 + row + i % 2) * PITCH + output + i / 2 % 2 * 8] = d[i];
         /* What ends a row besides its sums is asked for while the blocks meet. */
-        auto look_ahead = [&](int from) {
+        auto look_ahead = [&](int ended) {
 #pragma unroll
             for (int k = 0; k < BATCH && ENDS; k++)
                 ahead[k] =
-                    load_row<GROUPS>(call, tile, first_row + (from + k) * row_step, place_among(place, from + k));
+                    load_row<GROUPS>(call, tile, first_row + (ended + k) * row_step, place_among(place, ended + k));
         };
         if (ENDS)
             norms = load_norms<GROUPS>(call, tile);
@@ -179,7 +195,7 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
         if (call.squares && tile == first_tile)
             asm volatile("bar.sync 2, %0;" ::"n"(GROUP * GROUPS + WARP) : "memory");
 #pragma unroll 1
-        for (int from = 0, at = first_row; at < call.rows; from += BATCH, at = first_row + from * row_step) {
+        for (int ended = 0, at = first_row; at < call.rows; ended += BATCH, at = first_row + ended * row_step) {
             if (!WIDE && splits > 1)
                 add_shares<GROUPS>(results, PITCH, at, row_step, call.rows, splits);
 #pragma unroll 1
@@ -190,15 +206,15 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
                 else if (ENDS && call.added.x)
                     end_added<GROUPS>(call, row, work.tiles, norms, ahead[0]);
                 else if (ENDS && call.heads.heads)
-                    end_head<GROUPS>(call, row, place_among(place, from + k), norms, ahead[0]);
+                    end_head<GROUPS>(call, row, place_among(place, ended + k), norms, ahead[0]);
                 else
                     end_plain<GROUPS>(call, row);
 #pragma unroll
                 for (int next = 1; next < BATCH && ENDS; next++)
                     ahead[next - 1] = ahead[next];
             }
-            if (first_row + (from + BATCH) * row_step < call.rows)
-                look_ahead(from + BATCH);
+            if (first_row + (ended + BATCH) * row_step < call.rows)
+                look_ahead(ended + BATCH);
         }
     }
     if (!WIDE && splits > 1)
@@ -229,7 +245,7 @@ static CUtensorMap map_matrix(const void *matrix, int rows, int inputs, int stri
     const cuuint32_t box[] = {DEPTH, (cuuint32_t)box_rows}, steps[] = {1, 1};
     CUresult status = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)matrix, sizes, strides, box, steps,
                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                                CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (status != CUDA_SUCCESS)
         die("no tensor map of %d rows of %d inputs: error %d", rows, inputs, (int)status);
     return map;
