@@ -256,11 +256,11 @@ template <int D, int M> static int turns_of(const struct attention_call *call, i
     return (chunks + warps - 1) / warps;
 }
 
-/* Blocks of each of `count` clusters, of one or all `parts` of the places. */
-template <int D, int M, bool ROWS> static int blocks_of(int count, int parts)
+/* Blocks of each of `count` clusters that have one of `shares` equal shares of all places. */
+template <int D, int M, bool ROWS> static int blocks_of(int count, int shares)
 {
     int places = few<D, M, ROWS>::PLACES * device_multiprocessors();
-    return device_overlaps() ? least(CLUSTER_MAXIMUM, places / (parts * count)) : 1;
+    return device_overlaps() ? least(CLUSTER_MAXIMUM, places / (shares * count)) : 1;
 }
 
 /* Into how many blocks the keys of each of `count` that have work are shared out, a cluster: as many as leave as much
@@ -269,10 +269,10 @@ template <int D, int M, bool ROWS> static int blocks_of(int count, int parts)
 template <int D, int M, bool ROWS>
 static int place_clusters(const struct attention_call *call, int count, size_t bytes, int *blocks)
 {
-    for (int parts = 2; parts >= (ROWS ? 2 : 1); parts--)
-        for (*blocks = blocks_of<D, M, ROWS>(count, parts); *blocks > 1; --*blocks) {
+    for (int shares = 2; shares >= (ROWS ? 2 : 1); shares--)
+        for (*blocks = blocks_of<D, M, ROWS>(count, shares); *blocks > 1; --*blocks) {
             int clusters = count_clusters(attend_few<D, M, ROWS>, (unsigned)*blocks, few<D, M, ROWS>::THREADS, bytes);
-            if (clusters >= parts * count && (ROWS || parts == 1 || turns_of<D, M>(call, *blocks) <= TURNS_AT_HALF))
+            if (clusters >= shares * count && (ROWS || shares == 1 || turns_of<D, M>(call, *blocks) <= TURNS_AT_HALF))
                 return clusters;
         }
     *blocks = 1;
@@ -363,7 +363,9 @@ bool attend_few_takes(const struct attention_call *call)
 /* Whether clusters of 16 queries would take more than half of the places, or too long there. */
 template <int D> static bool is_wide(const struct attention_call *call)
 {
-    int blocks = blocks_of<D, 1, false>(parts_of(call, few<D, 1>::QUERIES) * call->kv_heads, 2);
+    int count = parts_of(call, few<D, 1>::QUERIES) * call->kv_heads, blocks = blocks_of<D, 1, false>(count, 2);
+    if (!device_overlaps())
+        return count > device_multiprocessors();
     return blocks < 1 || turns_of<D, 1>(call, blocks) > TURNS_AT_HALF;
 }
 
