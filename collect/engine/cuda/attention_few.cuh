@@ -10,8 +10,8 @@
 #include "collect/engine/cuda/attention_softmax.cuh"
 #include "collect/engine/cuda/cluster.cuh"
 
-#define CHUNK 16 /* keys */
-#define TURNS 3  /* chunks that each warp has taken before single rows' keys are split between more clusters */
+#define CHUNK 16        /* keys */
+#define TURNS 3         /* chunks that each warp has taken before single rows' keys are split between more clusters */
 #define TURNS_AT_HALF 2 /* that trees' clusters take at most while half of the multiprocessors have none */
 #define CLUSTER_MAXIMUM 8
 
