@@ -141,7 +141,8 @@ test: build $(TEST_PROGRAMS) ## build and run all tests (MODE=debug: with addres
 	@tests/run.sh $(sort $(TEST_PROGRAMS))
 
 test-gpu: build $(if $(CUDA_FLAGS),$(GPU_TEST_PROGRAMS)) ## run the tests of the CUDA backend on this machine's GPU
-	@if [ -n "$(CUDA_FLAGS)" ]; then CLEANSLATE_BACKEND=cuda TEST_JOBS=1 tests/run.sh $(GPU_TEST_PROGRAMS); \
+	@if [ -n "$(CUDA_FLAGS)" ]; then kept=$$(mktemp -d) && trap 'rm -r "$$kept"' EXIT && \
+	CLEANSLATE_BACKEND=cuda CLEANSLATE_ALGORITHMS=$$kept TEST_JOBS=1 tests/run.sh $(GPU_TEST_PROGRAMS); \
 	else echo "SKIPPED: this build has no CUDA backend; install nvcc and cuBLASLt, or say where they are by CUDA=/path"; fi
 
 fuzz: ## run libFuzzer on each reader of files, FUZZ_SECONDS each; new inputs and findings stay in out/fuzz/ (needs clang)

@@ -2,6 +2,7 @@
  * and beside a fresh prefill. CLEANSLATE_BACKEND=cuda tests that backend instead of the CPU's. */
 #include "collect/engine/backend.h"
 #include "tests/engine/hybrid_files.h"
+#include "tests/engine/kept_algorithms.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -117,7 +118,8 @@ static void states_do_not_drift(void **state)
                                             .capacity = LONGEST + TREE,
                                             .nodes = TREE,
                                             .draft_width = 1,
-                                            .vocabulary = VOCABULARY};
+                                            .vocabulary = VOCABULARY,
+                                            .algorithms = kept_algorithms()};
     history.backend = class->open(&options, &error);
     assert_string_equal(error.message, "");
     double halves[2] = {0}, sequential = 0;

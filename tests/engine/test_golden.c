@@ -4,6 +4,7 @@
 #include "collect/base/json.h"
 #include "collect/engine/cpu/kernels.h"
 #include "collect/engine/decode.h"
+#include "tests/engine/kept_algorithms.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -94,7 +95,8 @@ static struct backend_options options_for(const struct world *world, enum method
                                     .capacity = CAPACITY + nodes,
                                     .nodes = nodes,
                                     .draft_width = method == METHOD_DDTREE ? budget : 1,
-                                    .vocabulary = world->target->vocabulary_size};
+                                    .vocabulary = world->target->vocabulary_size,
+                                    .algorithms = kept_algorithms()};
 }
 
 static const struct opened *opened_for(struct world *world, enum method method, int budget)

@@ -1,12 +1,11 @@
 /* The hybrid of attention and gated DeltaNet in float32 against Hugging Face transformers' outputs
  * (tests/golden/qwen35-tiny): logits of prompts, of a tree's nodes, and a greedy continuation; every method and number
  * of ranks against each other. CLEANSLATE_BACKEND=cuda tests that backend instead of the CPU's, its ranks on one GPU;
- * cuda:0,1,2,3 gives each its own. With an argument only the tests of that name run, and
- * CLEANSLATE_ALGORITHMS names a file in which it is kept how products are computed: with both, a second run under
- * compute-sanitizer does not time them there. */
+ * cuda:0,1,2,3 gives each its own. With an argument only the tests of that name run. */
 #include "collect/base/json.h"
 #include "collect/engine/decode.h"
 #include "tests/engine/hybrid_files.h"
+#include "tests/engine/kept_algorithms.h"
 #include "tests/record/fixture.h"
 
 #include <math.h>
@@ -14,7 +13,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -25,7 +23,7 @@ enum { VOCABULARY = 512, CAPACITY = 256, NODES = 65, RANKS = 4, SESSIONS = 3 };
 static const struct sampling greedy = {.top_p = 1};
 static const struct backend_class *class;
 static const char *device;
-static json_t *golden, *algorithms;
+static json_t *golden;
 static struct model *target, *drafter;
 static float logits[CAPACITY * VOCABULARY];
 static double worst; /* distance of a logit from the reference's, over all that was compared */
@@ -49,8 +47,6 @@ static int open_world(void **state)
     if (!class || !class->has_recurrence)
         print_message("SKIPPED: %s\n", class ? "this backend has no recurrent layers" : error.message);
     error = (struct error){0};
-    const char *kept = getenv("CLEANSLATE_ALGORITHMS");
-    algorithms = kept && access(kept, F_OK) == 0 ? json_read_file(kept, &error) : json_object();
     golden = json_read_file(HYBRID_FOLDER "/golden.json", &error);
     target = model_open_target(HYBRID_FOLDER, &error);
     drafter = target ? make_drafter(&error) : NULL;
@@ -66,10 +62,6 @@ static int close_world(void **state)
     model_close(drafter);
     model_close(target);
     json_decref(golden);
-    const char *kept = getenv("CLEANSLATE_ALGORITHMS");
-    if (kept && json_dump_file(algorithms, kept, JSON_INDENT(2)))
-        print_error("%s cannot be written\n", kept);
-    json_decref(algorithms);
     return 0;
 }
 
@@ -89,7 +81,7 @@ static struct backend_options options_for(int ranks, enum method method, int bud
                                                                      : 1,
                                     .draft_width = method == METHOD_DDTREE ? budget : 1,
                                     .vocabulary = VOCABULARY,
-                                    .algorithms = algorithms};
+                                    .algorithms = kept_algorithms()};
 }
 
 static struct backend *open_backend(const struct backend_options *options)

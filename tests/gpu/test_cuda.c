@@ -1,8 +1,10 @@
 /* The CUDA backend against the CPU's: random models of awkward sizes in float32, operation by operation; drawn tokens;
- * the audit in bfloat16. Skipped where there is no GPU that CUDA can use. */
+ * the audit in bfloat16. Skipped where there is no GPU that CUDA can use. With an argument only the tests of that name
+ * run. */
 #include "collect/base/error.h"
 #include "collect/engine/backend.h"
 #include "collect/engine/engine.h"
+#include "tests/engine/kept_algorithms.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/sized_models.h"
 #include "tests/record/fixture.h"
@@ -86,7 +88,8 @@ static void open_pair(const struct sizes *sizes, struct pair *pair)
                                              .capacity = CAPACITY,
                                              .nodes = NODES,
                                              .draft_width = WIDTH,
-                                             .vocabulary = sizes->vocabulary - 3};
+                                             .vocabulary = sizes->vocabulary - 3,
+                                             .algorithms = kept_algorithms()};
     pair->cpu = backend_cpu.open(&pair->options, &error);
     pair->cuda = cuda->open(&pair->options, &error);
     assert_string_equal(error.message, "");
@@ -259,7 +262,8 @@ static void drafts_of_every_width_are_sorted(void **state)
                                                 .capacity = 128,
                                                 .nodes = 16,
                                                 .draft_width = width,
-                                                .vocabulary = target->vocabulary_size};
+                                                .vocabulary = target->vocabulary_size,
+                                                .algorithms = kept_algorithms()};
         struct backend *backend = cuda->open(&options, &error);
         assert_string_equal(error.message, "");
         float *logits = xcalloc((size_t)target->vocabulary_size, sizeof *logits);
@@ -313,6 +317,7 @@ static struct engine *open_engine(const char *dtype, const char *device)
     struct error error = {0};
     struct engine *engine = engine_open(TARGET, DRAFTER, dtype, device, &error);
     assert_string_equal(error.message, "");
+    assert_int_equal(engine_keep(engine, kept_folder(), &error), 0);
     return engine;
 }
 
@@ -415,16 +420,13 @@ static void bfloat16_passes_the_audit_at_every_budget(void **state)
     engine_close(engine);
 }
 
-/* As long as products are computed as they were: by what the run folder keeps. */
+/* As long as products are computed as they were: by what is kept. */
 static void a_run_repeats_itself_bit_by_bit(void **state)
 {
     (void)state;
     need_gpu();
     struct engine *engine = open_engine("bfloat16", "cuda");
-    struct error error = {0};
     struct outputs first, again;
-    char *folder = fixture_make_folder();
-    assert_int_equal(engine_keep(engine, folder, &error), 0);
     run_arm(engine, "tp1-b64-c3", &(struct sampling){0, 0, 1, 0}, &first);
     run_arm(engine, "tp1-b64-c3", &(struct sampling){0, 0, 1, 0}, &again);
     for (int i = 0; i < PROMPTS; i++) {
@@ -438,7 +440,6 @@ static void a_run_repeats_itself_bit_by_bit(void **state)
     free_outputs(&first);
     free_outputs(&again);
     engine_close(engine);
-    fixture_remove_folder(folder);
 }
 
 static void says_what_it_cannot_do(void **state)
@@ -463,7 +464,7 @@ static void says_what_it_cannot_do(void **state)
     engine_close(engine);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_of_awkward_sizes_agree_with_the_cpu),
@@ -474,5 +475,7 @@ int main(void)
         cmocka_unit_test(a_run_repeats_itself_bit_by_bit),
         cmocka_unit_test(says_what_it_cannot_do),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, find_gpu, NULL);
 }

@@ -1,10 +1,11 @@
 /* The tiny hybrid of attention and gated DeltaNet through the engine on a GPU: the CPU's tokens in float32 with any
  * method, number of ranks and of sessions; audits of bfloat16; what repeats; the memory plan. Skipped where there is no
- * GPU that CUDA can use. */
+ * GPU that CUDA can use. With an argument only the tests of that name run. */
 #include "collect/base/file.h"
 #include "collect/engine/backend.h"
 #include "collect/engine/engine.h"
 #include "tests/engine/hybrid_files.h"
+#include "tests/engine/kept_algorithms.h"
 #include "tests/gpu/gpu.h"
 #include "tests/record/fixture.h"
 
@@ -60,6 +61,7 @@ static struct engine *open_engine(const char *dtype, const char *device)
     struct error error = {0};
     struct engine *engine = engine_open(target_folder, drafter_folder, dtype, device, &error);
     assert_string_equal(error.message, "");
+    assert_int_equal(engine_keep(engine, kept_folder(), &error), 0);
     return engine;
 }
 
@@ -176,7 +178,7 @@ static void bfloat16_passes_its_audit(void **state)
     engine_close(engine);
 }
 
-/* As long as products are computed as they were: by what the run folder keeps. */
+/* As long as products are computed as they were: by what is kept. */
 static void a_run_repeats_itself_bit_by_bit(void **state)
 {
     (void)state;
@@ -184,9 +186,6 @@ static void a_run_repeats_itself_bit_by_bit(void **state)
         skip();
     static const char *const repeated[] = {"tp1-auto", "tp1-b64-c3"};
     struct engine *engine = open_engine("bfloat16", "cuda");
-    struct error error = {0};
-    char *folder = fixture_make_folder();
-    assert_int_equal(engine_keep(engine, folder, &error), 0);
     for (int a = 0; a < 2; a++) {
         struct outputs first, again;
         run_arm(engine, repeated[a], &first);
@@ -199,7 +198,6 @@ static void a_run_repeats_itself_bit_by_bit(void **state)
         free_outputs(&again);
     }
     engine_close(engine);
-    fixture_remove_folder(folder);
 }
 
 /* Per session 6 layers of 12 heads of 32 x 32 floats and 3 rows of 640 channels; per node one such row, 24 floats. */
@@ -223,12 +221,14 @@ static void the_memory_plan_has_states(void **state)
     engine_close(engine);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(float32_gives_the_cpus_tokens), cmocka_unit_test(float32_gives_the_cpus_tokens_under_top_k),
         cmocka_unit_test(bfloat16_passes_its_audit),     cmocka_unit_test(a_run_repeats_itself_bit_by_bit),
         cmocka_unit_test(the_memory_plan_has_states),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, make_folders, remove_folders);
 }

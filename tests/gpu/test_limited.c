@@ -4,6 +4,7 @@
 #include "collect/base/error.h"
 #include "collect/engine/backend.h"
 #include "collect/engine/cpu/kernels.h"
+#include "tests/engine/kept_algorithms.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/sized_models.h"
 #include "tests/record/fixture.h"
@@ -174,7 +175,8 @@ static void check_backend(const struct model *target, const struct model *drafte
                                       .nodes = drafter ? NODES : 1,
                                       .draft_width = drafter ? WIDTH : 0,
                                       .vocabulary = target->vocabulary_size - 3,
-                                      .candidates = candidates},
+                                      .candidates = candidates,
+                                      .algorithms = kept_algorithms()},
                           .logits = xcalloc(SESSIONS * NODES * vocabulary_size, sizeof(float)),
                           .scratch = {xcalloc(vocabulary_size, sizeof(int)), xcalloc(vocabulary_size, sizeof(float))}};
     trial.backend = cuda->open(&trial.options, &error);
