@@ -137,8 +137,10 @@ endif
 
 # --- checks -------------------------------------------------------------------------------------------------------------
 
+# Seconds for a program. Under the sanitizers, on a machine where pages are slow to come, some take ten minutes.
+TEST_LIMIT = $(if $(filter debug,$(MODE)),1800,600)
 test: build $(TEST_PROGRAMS) ## build and run all tests (MODE=debug: with address and undefined-behaviour sanitizers)
-	@tests/run.sh $(sort $(TEST_PROGRAMS))
+	@TEST_TIMEOUT=$${TEST_TIMEOUT:-$(TEST_LIMIT)} tests/run.sh $(sort $(TEST_PROGRAMS))
 
 test-gpu: build $(if $(CUDA_FLAGS),$(GPU_TEST_PROGRAMS)) ## run the tests of the CUDA backend on this machine's GPU
 	@if [ -n "$(CUDA_FLAGS)" ]; then kept=$$(mktemp -d) && trap 'rm -r "$$kept"' EXIT && \

@@ -30,6 +30,14 @@
 
 enum { KILLS = 200, TOKENS_ASKED = 16 };
 
+/* Processes by the hundred, each of which copies the pages that it writes to: what was freed is kept from use by 8 MB
+ * of it, in place of 256. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "quarantine_size_mb=8";
+}
+
 /* --- what is done ------------------------------------------------------------------------------------------------- */
 
 /* A command on the run; *said (may be NULL) receives what it says. */
