@@ -45,7 +45,9 @@ static __device__ __forceinline__ void weigh(struct running<D, M> &running, floa
             highest = fmaxf(highest, __shfl_xor_sync(ALL_LANES, highest, 1));
             highest = fmaxf(highest, __shfl_xor_sync(ALL_LANES, highest, 2));
             float origin = highest == -INFINITY ? 0 : highest * LOG2_E;
-            factors[half] = power_of_two(fmaf(running.best[m][half], LOG2_E, -origin));
+            /* As yet nothing may have been summed: then there is nothing to multiply. */
+            factors[half] =
+                running.best[m][half] == -INFINITY ? 1 : power_of_two(fmaf(running.best[m][half], LOG2_E, -origin));
             running.best[m][half] = highest;
 #pragma unroll
             for (int n = 0; n < N; n++)
