@@ -86,7 +86,7 @@ $(OUT)/obj/%.cu.o: %.cu
 	$(CUDA)/bin/nvcc $(NVCC_FLAGS) $(NVCC_FLAGS_OWN) -MMD -MP -c $< -o $@
 
 # Products of warpgroups are Hopper's alone.
-$(OUT)/obj/collect/engine/cuda/skinny.cu.o $(OUT)/obj/collect/engine/cuda/attention_groups.cu.o: NVCC_FLAGS_OWN = -gencode arch=compute_90a,code=sm_90a
+$(patsubst %,$(OUT)/obj/collect/engine/cuda/%.cu.o,skinny attention_groups attention_near): NVCC_FLAGS_OWN = -gencode arch=compute_90a,code=sm_90a
 
 $(ARCHIVE): $(call object,$(SOURCES) $(TEST_HELPERS)) $(CUDA_SOURCES:%=$(OUT)/obj/%.o)
 	@rm -f $@

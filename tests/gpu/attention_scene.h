@@ -117,14 +117,15 @@ static inline void mark_cache(struct scene *scene, const struct attention_segmen
     }
 }
 
-/* The tiles of all segments; one of an empty segment and one of none besides. */
-static inline void add_tiles(struct scene *scene)
+/* The tiles of all segments; and if there are to be `idle` ones, one of an empty segment and one of none. */
+static inline void add_tiles(struct scene *scene, bool idle)
 {
     struct attention_call *call = &scene->call;
     int queries = kernels_attention_queries(call->type, call->head_size), group = call->heads / KV_HEADS, tiles = 0;
     scene->tiles = xcalloc((size_t)(call->rows * group / queries + 2 * SESSIONS + 2), sizeof *scene->tiles);
-    scene->tiles[tiles++] = (struct attention_tile){-1, 0};
-    for (int i = 0; i <= scene->segment_count; i++)
+    if (idle)
+        scene->tiles[tiles++] = (struct attention_tile){-1, 0};
+    for (int i = 0; i < scene->segment_count + idle; i++)
         for (int query = 0; query == 0 || query < scene->segments[i].count * group; query += queries)
             scene->tiles[tiles++] = (struct attention_tile){i, query};
     call->tile_count = tiles;
@@ -142,7 +143,7 @@ static inline void make_scene(struct scene *scene, enum element type, int head_s
                                           .head_size = head_size,
                                           .capacity = length + shape->rows + (number % 2 ? 3000 : 5),
                                           .longest = shape->rows,
-                                          .reach = number % 3 ? length + shape->rows : 0,
+                                          .reach = number % 5 == 3 ? 0 : length + shape->rows,
                                           .window = shape->window,
                                           .causal_window = shape->causal_window,
                                           .words = (shape->rows + 63) / 64};
@@ -165,7 +166,7 @@ static inline void make_scene(struct scene *scene, enum element type, int head_s
         add_rows(scene, shape, &scene->segments[i]);
         mark_cache(scene, &scene->segments[i]);
     }
-    add_tiles(scene);
+    add_tiles(scene, number % 4 < 2);
 }
 
 static inline void free_scene(struct scene *scene)

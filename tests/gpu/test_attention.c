@@ -85,6 +85,11 @@ static void bfloat16_agrees_with_sums_written_out(void **state)
         check(ELEMENT_BFLOAT16, 256, 6, 512, &shapes[4], number);
         check(ELEMENT_BFLOAT16, 256, 6, 16384, &shapes[4], number);
     }
+    for (int number = 5; number <= 7; number++) /* many turns of clusters of two; clusters of six */
+        for (int size = 0; size < COUNT(head_sizes); size++) {
+            check(ELEMENT_BFLOAT16, head_sizes[size], 8, 3900, &shapes[5], number);
+            check(ELEMENT_BFLOAT16, head_sizes[size], 5, 900, &(struct shape){80, ATTENTION_TREE, 0, 0}, number);
+        }
     check(ELEMENT_BFLOAT16, 96, 2, 700, &shapes[4], 1);
     check(ELEMENT_BFLOAT16, 6, 2, 700, &shapes[4], 1);
 }

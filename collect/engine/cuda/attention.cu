@@ -255,7 +255,9 @@ void kernels_attend(const struct attention_call *call, cudaStream_t stream)
 {
     for (size_t i = 0; call->type == ELEMENT_BFLOAT16 && i < sizeof launches / sizeof *launches; i++)
         if (launches[i].head_size == call->head_size) {
-            if (attend_few_takes(call))
+            if (attend_near_takes(call))
+                attend_near_queries(call, launches[i].queries, stream);
+            else if (attend_few_takes(call))
                 attend_few_queries(call, launches[i].queries, stream);
             else if (attend_by_groups_takes(call))
                 attend_by_groups(call, stream);

@@ -276,6 +276,10 @@ int attention_splits(const struct attention_call *call, int queries, int least =
 bool attend_few_takes(const struct attention_call *call);
 void attend_few_queries(const struct attention_call *call, int queries, cudaStream_t stream);
 
+/* The same where they are more, by Hopper's tensor cores (attention_near.cu). */
+bool attend_near_takes(const struct attention_call *call);
+void attend_near_queries(const struct attention_call *call, int queries, cudaStream_t stream);
+
 /* Whether there are more queries than a warpgroup takes, of a head size that it takes; and their attention by Hopper's
  * tensor cores (attention_groups.cu). */
 bool attend_by_groups_takes(const struct attention_call *call);

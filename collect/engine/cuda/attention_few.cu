@@ -100,37 +100,6 @@ row_work(const struct attention_call &call, const struct few_shape &shape, int r
     return work;
 }
 
-/* A segment, asked for before what follows: the compiler would wait until it is needed. */
-static __device__ __forceinline__ struct attention_segment load_now(const struct attention_segment *from)
-{
-    const volatile struct attention_segment *now = from;
-    return {now->session, now->first, now->count, now->base, now->sight};
-}
-
-/* Part `part` of a tile's queries, and all keys that they may see. */
-template <int D, int M>
-static __device__ __forceinline__ struct attention_work few_work(const struct attention_call &call,
-                                                                 const struct few_shape &shape, int tile, int part)
-{
-    struct attention_work work = {};
-    const struct attention_tile at = call.tiles[tile];
-    struct attention_segment segment = load_now(call.segments); /* often the only one: not asked for after the tile */
-    if (at.segment > 0)
-        segment = call.segments[at.segment];
-    work.segment = segment;
-    work.query = at.query + part * few<D, M>::QUERIES;
-    work.query_count = min(segment.count * shape.group - work.query, few<D, M>::QUERIES);
-    if (at.segment < 0 || work.query_count <= 0)
-        return work;
-    int first_row = segment.sight == ATTENTION_TREE ? 0 : row_of(shape, work.query);
-    int last_row =
-        segment.sight == ATTENTION_RUN ? row_of(shape, work.query + work.query_count - 1) : segment.count - 1;
-    work.from = call.window ? max(segment.base + first_row - call.window + 1, 0) : 0;
-    work.to = segment.base + last_row + 1;
-    work.splits = 1;
-    return work;
-}
-
 /* Grid, in clusters: [kv head, row, split] of single rows from `fused` on, which ROWS are; otherwise [kv head, tile,
  * part]. */
 template <int D, int M, bool ROWS>
@@ -147,7 +116,7 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
     int kv_head = place.cluster, tile = (int)blockIdx.y;
     int lane = (int)threadIdx.x % WARP, warp = warp_index();
     const struct attention_work work = ROWS ? row_work<D>(call, shape, tile, (int)blockIdx.z, (int)gridDim.z)
-                                            : few_work<D, M>(call, shape, tile, (int)blockIdx.z);
+                                            : few_work<few<D, M>::QUERIES>(call, shape, tile, (int)blockIdx.z);
     if (work.split >= work.splits) {
         if (blockIdx.z == 0) /* if none waited, this kernel could end before the one before it */
             wait_for_previous();
@@ -238,17 +207,6 @@ static __global__ void __launch_bounds__(few<D, M, ROWS>::THREADS, few<D, M, ROW
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-/* For quotient(). */
-static uint32_t inverse_of(int divisor)
-{
-    return ((1u << 31) + (uint32_t)divisor - 1) / (uint32_t)divisor;
-}
-
 /* Turns that the keys take which a call may see, if each of `count` that have work has a cluster of so many blocks. */
 template <int D, int M> static int turns_of(const struct attention_call *call, int blocks)
 {
@@ -299,22 +257,10 @@ static void launch_few(const struct heads_call *heads, const struct attention_ca
     CUDA_CHECK(cudaFuncSetAttribute(attend_few<D, M, ROWS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     int clusters = place_clusters<D, M, ROWS>(call, count, bytes, &blocks);
     int depth = ROWS ? row_splits<D>(call, blocks, clusters) : parts;
-    const struct few_shape shape = {.group = group,
-                                    .held = held,
-                                    .blocks = blocks,
-                                    .group_inverse = inverse_of(group),
-                                    .blocks_inverse = inverse_of(blocks),
-                                    .depth_inverse = inverse_of(depth)};
+    const struct few_shape shape = shape_of(group, held, blocks, depth);
     dim3 grid((unsigned)(call->kv_heads * blocks), (unsigned)tiles, (unsigned)depth);
     launch_clusters(attend_few<D, M, ROWS>, (unsigned)blocks, grid, few<D, M, ROWS>::THREADS, bytes, stream, *heads,
                     *call, shape);
-}
-
-/* Parts of tiles, with M * 16 queries each, that have work. */
-static int parts_of(const struct attention_call *call, int queries)
-{
-    int segments = (call->rows + call->longest - 1) / call->longest;
-    return segments * ((call->longest * (call->heads / call->kv_heads) + queries - 1) / queries);
 }
 
 /* Tiles of `queries`, in parts; of a tile only those that some segment may fill. */
@@ -324,11 +270,6 @@ template <int D, int M> static void launch_tiles(const struct attention_call *ca
     int most = least(queries, call->longest * (call->heads / call->kv_heads));
     launch_few<D, M, false>(&none, call, parts_of(call, few<D, M>::QUERIES) * call->kv_heads, call->tile_count,
                             (most + few<D, M>::QUERIES - 1) / few<D, M>::QUERIES, stream);
-}
-
-static bool has_size(enum element type, int head_size)
-{
-    return type == ELEMENT_BFLOAT16 && (head_size == 64 || head_size == 128 || head_size == 256);
 }
 
 bool kernels_attend_rows_takes(enum element type, int rows, int heads, int kv_heads, int head_size)

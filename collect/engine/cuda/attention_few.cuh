@@ -7,13 +7,12 @@
 #ifndef COLLECT_ENGINE_CUDA_ATTENTION_FEW_CUH
 #define COLLECT_ENGINE_CUDA_ATTENTION_FEW_CUH
 
+#include "collect/engine/cuda/attention_clusters.cuh"
 #include "collect/engine/cuda/attention_softmax.cuh"
-#include "collect/engine/cuda/cluster.cuh"
 
 #define CHUNK 16        /* keys */
 #define TURNS 3         /* chunks that each warp has taken before single rows' keys are split between more clusters */
 #define TURNS_AT_HALF 2 /* that trees' clusters take at most while half of the multiprocessors have none */
-#define CLUSTER_MAXIMUM 8
 
 /* Of heads of D elements, M * 16 queries. Blocks of single ROWS are small: the products before and after them, whose
  * blocks take what they leave, ask for weights meanwhile. Memory: queries, the new key and the new value, sums of each
@@ -27,52 +26,6 @@ template <int D, int M, bool ROWS = false> struct few {
     static constexpr int QUERY_PITCH = D + 32, QUERY_BYTES = (QUERIES + 2) * QUERY_PITCH * (int)sizeof(bf16);
     static constexpr int UNITS = D / 4; /* of a query's sums, of four columns each */
 };
-
-/* What a launch hands over. held: queries of a block at most; blocks: of a cluster. */
-struct few_shape {
-    int group, held, blocks;
-    uint32_t group_inverse, blocks_inverse, depth_inverse; /* see quotient(); depth: the grid's z */
-};
-
-/* n / divisor: the inverse is 2^31 / divisor, rounded up, which is exact while 2 * n * divisor < 2^31. */
-static __device__ __forceinline__ int quotient(int n, uint32_t inverse)
-{
-    return (int)__umulhi(2 * (uint32_t)n + 1, inverse);
-}
-
-static __device__ __forceinline__ int row_of(const struct few_shape &shape, int query)
-{
-    return quotient(query, shape.group_inverse);
-}
-
-/* Element `column` of packed query `query` of a segment, in an array [rows, heads, D]. */
-template <int D>
-static __device__ __forceinline__ size_t query_at(const struct attention_call &call, const struct few_shape &shape,
-                                                  const struct attention_work &work, int kv_head, int query, int column)
-{
-    int packed = work.query + query, row = row_of(shape, packed);
-    int head = (work.segment.first + row) * call.heads + kv_head * shape.group + packed - row * shape.group;
-    return (size_t)(unsigned)head * D + (size_t)(unsigned)column;
-}
-
-/* As the compiler sees that all lanes have the same, it makes nothing of what would follow if they had not. */
-static __device__ __forceinline__ int warp_index(void)
-{
-    return __shfl_sync(ALL_LANES, (int)threadIdx.x / WARP, 0);
-}
-
-/* --- clusters ----------------------------------------------------------------------------------------------------- */
-
-/* A cluster lies along the grid's x; before compute capability 9.0 each has one block. */
-struct few_place {
-    int cluster, block; /* which cluster, and which of its blocks this one is */
-};
-
-static __device__ __forceinline__ struct few_place find_place(const struct few_shape &shape)
-{
-    int cluster = quotient((int)blockIdx.x, shape.blocks_inverse);
-    return {cluster, (int)blockIdx.x - cluster * shape.blocks};
-}
 
 /* --- chunks of keys ---------------------------------------------------------------------------------------------- */
 
@@ -142,20 +95,6 @@ static __device__ __forceinline__ void patch_values(struct chunk<PART> &chunk, c
 #pragma unroll
             for (int u = 0; u < PART / 64; u++)
                 chunk.values[u][i] = *(const uint4 *)(value + lane / 4 * 8 + u * 64);
-}
-
-/* Asks for keys [from, to), so that they are near when their turn comes; of the threads of all blocks that share them
- * each asks for every `threads`th line. */
-template <int D>
-static __device__ __forceinline__ void ask_for_keys(const bf16 *keys, const bf16 *values, int from, int to, int thread,
-                                                    int threads)
-{
-    constexpr int LINE = 64, LINES = D / LINE; /* elements; of a row */
-#pragma unroll 1
-    for (int i = from * LINES + thread; i < to * LINES; i += threads) {
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(keys + (size_t)(unsigned)i * LINE));
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(values + (size_t)(unsigned)i * LINE));
-    }
 }
 
 /* scores += queries keys^T over a part's dimensions; queries: the lane's first, of this part. */

@@ -1,16 +1,8 @@
 /* Attention of many queries by Hopper's tensor cores. A warpgroup has 64 queries that share a KV head, and multiplies
  * out of shared memory: queries by keys, and, with the weights in its registers, the values. What two of its blocks on
- * a multiprocessor have is not in step, so that one's products hide the other's softmax.
- *
- * Shared memory holds panels of 64 columns, whose rows of 128 bytes have their 16-byte units where 128-byte swizzle
- * expects them: unit u of row r is at u ^ r % 8. */
+ * a multiprocessor have is not in step, so that one's products hide the other's softmax. */
+#include "collect/engine/cuda/attention_groups.cuh"
 #include "collect/engine/cuda/attention_tiles.cuh"
-#include "collect/engine/cuda/hopper.cuh"
-
-#define GROUP (4 * WARP)
-#define GROUP_QUERIES 64
-#define PANEL_ROW 128 /* bytes */
-#define SWIZZLE 1024  /* bytes over which the places of units repeat */
 
 /* Shared memory for heads of D: queries, two stages of a tile of keys and values, and for each stage a bit set for
  * every query. */
@@ -22,25 +14,6 @@ template <int D> struct group_layout {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-/* --- tiles of shared memory -------------------------------------------------------------------------------------- */
-
-/* Where unit `unit` of row `row` stands among ROWS rows. */
-template <int ROWS> static __device__ __forceinline__ uint32_t place(unsigned row, unsigned unit)
-{
-    return unit / 8 * (ROWS * PANEL_ROW) + row * PANEL_ROW + (unit % 8 ^ row % 8) * 16;
-}
-
-/* Queues the copy of KEYS rows [., D]; zeros behind the first `count`. */
-template <int D> static __device__ __forceinline__ void copy_rows(uint32_t to, const bf16 *from, int count)
-{
-    constexpr unsigned UNITS = D / 8, ROWS = group_layout<D>::THREADS / UNITS; /* of a row; at a time */
-    unsigned row = threadIdx.x / UNITS, unit = threadIdx.x % UNITS;
-    from += threadIdx.x * 8;
-#pragma unroll
-    for (unsigned i = 0; i < group_layout<D>::KEYS; i += ROWS)
-        copy_start(to + place<group_layout<D>::KEYS>(row + i, unit), from + i * D, (int)(row + i) < count);
-}
 
 /* Queues the copy of a part's queries, and zeros behind them. */
 template <int D>
@@ -54,55 +27,8 @@ static __device__ __forceinline__ void copy_queries(uint32_t to, const struct at
         int row, head;
         unpack(call, work.segment, kv_head, work.query + (there ? (int)query : 0), &row, &head);
         const bf16 *from = (const bf16 *)call.queries + ((size_t)row * (size_t)call.heads + (size_t)head) * D;
-        copy_start(to + place<group_layout<D>::QUERIES>(query, unit), from + unit * 8, there);
+        copy_start(to + unit_place<group_layout<D>::QUERIES>(query, unit), from + unit * 8, there);
     }
-}
-
-/* --- one tile ---------------------------------------------------------------------------------------------------- */
-
-/* How far a descriptor moves by so many bytes. */
-static __device__ __forceinline__ uint64_t step(int bytes)
-{
-    return (uint64_t)(bytes >> 4);
-}
-
-/* scores[64, KEYS] = queries keys^T */
-template <int D>
-static __device__ __forceinline__ void score(uint64_t queries, uint64_t keys,
-                                             float (&scores)[group_layout<D>::KEYS / 2])
-{
-    products_start();
-#pragma unroll
-    for (int k = 0; k < D / 16; k++) {
-        int panel = k / 4 * PANEL_ROW, column = k % 4 * 32;
-        multiply(scores, queries + step(panel * group_layout<D>::QUERIES + column),
-                 keys + step(panel * group_layout<D>::KEYS + column), k == 0);
-    }
-    products_commit();
-    products_wait(scores);
-}
-
-/* sums[64, D] += weights[64, KEYS] values */
-template <int D>
-static __device__ __forceinline__ void
-add_values(float (&sums)[D / 2], const float (&weights)[1][group_layout<D>::KEYS / 8][4], uint64_t values)
-{
-    constexpr int COLUMNS = D < 128 ? D : 128; /* of one product */
-    uint32_t a[group_layout<D>::KEYS / 16][4];
-#pragma unroll
-    for (int i = 0; i < group_layout<D>::KEYS / 4; i++) {
-        const float *pair = &weights[0][i / 4 * 2 + i % 4 / 2][i % 2 * 2];
-        a[i / 4][i % 4] = pack(pair[0], pair[1]);
-    }
-    products_start();
-#pragma unroll
-    for (int k = 0; k < group_layout<D>::KEYS / 16; k++)
-#pragma unroll
-        for (int d = 0; d < D; d += COLUMNS)
-            multiply_across(*(float(*)[COLUMNS / 2]) & sums[d / 2], a[k],
-                            values + step(k * 16 * PANEL_ROW + d / 64 * group_layout<D>::KEYS * PANEL_ROW));
-    products_commit();
-    products_wait(sums);
 }
 
 #endif
@@ -115,7 +41,8 @@ static __global__ void __launch_bounds__(group_layout<D>::THREADS, ATTENTION_BLO
     attend_groups(const struct attention_call call)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    constexpr int QUERIES = group_layout<D>::QUERIES, KEYS = group_layout<D>::KEYS, TILE = group_layout<D>::TILE;
+    constexpr int QUERIES = group_layout<D>::QUERIES, THREADS = group_layout<D>::THREADS, KEYS = group_layout<D>::KEYS,
+                  TILE = group_layout<D>::TILE;
     extern __shared__ char shared[];
     char *memory = (char *)(((uintptr_t)shared + SWIZZLE - 1) / SWIZZLE * SWIZZLE),
          *stages = memory + group_layout<D>::STAGES;
@@ -136,18 +63,18 @@ static __global__ void __launch_bounds__(group_layout<D>::THREADS, ATTENTION_BLO
     auto copy_part = [&]() { copy_queries<D>(shared_address(memory), call, work, kv_head); };
     auto copy = [&](int stage, const bf16 *from_keys, const bf16 *from_values, int count) {
         uint32_t to = shared_address(stages + stage * 2 * TILE);
-        copy_rows<D>(to, from_keys, count);
-        copy_rows<D>(to + TILE, from_values, count);
+        copy_rows<D, KEYS, THREADS>(to, from_keys, count, threadIdx.x);
+        copy_rows<D, KEYS, THREADS>(to + TILE, from_values, count, threadIdx.x);
     };
     auto use = [&](int stage, const uint64_t *seen) {
         float scores[1][KEYS / 8][4];
         if (first_of_group >= work.query_count)
             return;
-        score<D>(queries, keys + step(stage * 2 * TILE), *(float(*)[KEYS / 2]) & scores);
+        score<D, QUERIES, KEYS>(queries, keys + step(stage * 2 * TILE), *(float(*)[KEYS / 2]) & scores);
         if (seen)
             mask<1, KEYS / 8>(seen + first, 0, scores);
         weigh<D, 1, KEYS / 8>(running, scores);
-        add_values<D>(*(float(*)[D / 2]) & running.sums, scores, values + step(stage * 2 * TILE));
+        add_values<D, KEYS>(*(float(*)[D / 2]) & running.sums, scores, values + step(stage * 2 * TILE));
     };
     start(running);
     walk_keys<D, QUERIES, true>(call, work, kv_head, (uint64_t *)(memory + group_layout<D>::SEEN), copy_part, copy,

@@ -142,7 +142,7 @@ struct attention_call {
     const void *queries;       /* [rows, heads, head_size], scaled */
     const void *keys, *values; /* the layer's: [session, kv_head, capacity, head_size] */
     const struct attention_segment *segments;
-    const struct attention_tile *tiles;
+    const struct attention_tile *tiles; /* of a segment that has all rows the first one first */
     int tile_count, words;
     const int *positions;    /* [rows]; of trees in windows */
     const uint64_t *visible; /* [rows, words]; of trees */
