@@ -11,15 +11,15 @@
 #include "collect/engine/cuda/attention_clusters.cuh"
 #include "collect/engine/cuda/attention_groups.cuh"
 
-#define NEAR_LEAST 32                      /* packed queries that attend_few() takes at most, where this one could */
-#define NEAR_GROUPS(D) ((D) < 256 ? 4 : 2) /* warpgroups of a block, for heads of D: 2 or 4 */
-#define NEAR_BLOCKS CLUSTER_MAXIMUM        /* of a cluster at most: an even number */
+#define NEAR_LEAST 32               /* packed queries that attend_few() takes at most, where this one could */
+#define NEAR_GROUPS 2               /* warpgroups of a block: more wait longer for each other than they save */
+#define NEAR_BLOCKS CLUSTER_MAXIMUM /* of a cluster at most: an even number */
 
 /* Shared memory for heads of D: queries; of each warpgroup a tile of keys and one of values, and then sums, in their
  * place if they have one there; pairs of each warpgroup, and of each block of the cluster; sums from those blocks. Sums
  * are columns of eight, with four floats of each of a warpgroup's threads. */
 template <int D> struct near_layout {
-    static constexpr int GROUPS = NEAR_GROUPS(D), THREADS = GROUPS * GROUP, KEYS = D < 256 ? 64 : 32;
+    static constexpr int GROUPS = NEAR_GROUPS, THREADS = GROUPS * GROUP, KEYS = D < 256 ? 64 : 32;
     static constexpr int EIGHTS = D / 8, SHARE = EIGHTS / GROUPS; /* columns of eight; a warpgroup's */
     static constexpr int EIGHT = GROUP * (int)sizeof(float4), PAIR = GROUP_QUERIES * (int)sizeof(float2);
     static constexpr int TILE = KEYS * D * (int)sizeof(bf16), TILES = GROUP_QUERIES * D * (int)sizeof(bf16);
