@@ -2,8 +2,9 @@
  *
  * The matrix is the operand of 64-row tiles and the few rows, rounded up to a multiple of 8, are its columns:
  * wgmma.m64nNk16 with both operands in shared memory, which a ring of tiles 64 inputs deep is filled into by the bulk
- * copy engine (tensor maps, 128-byte swizzle). One warp fills, one works out how rows are scaled, the others multiply:
- * a warpgroup has 64 outputs. A tile may have fewer than its warpgroups could take, so that all multiprocessors get as
+ * copy engine (tensor maps, 128-byte swizzle). One warp brings weights and another rows, so that the first rows need
+ * not wait until all of the ring's weights were asked for; one works out how rows are scaled; the others multiply: a
+ * warpgroup has 64 outputs. A tile may have fewer than its warpgroups could take, so that all multiprocessors get as
  * much; what they multiply beyond it is never looked at. Blocks take tiles of outputs in turn; or, where there are few
  * tiles, the blocks of a cluster take a share of the inputs each and add each other's sums, in the order of the shares,
  * from each other's shared memory. The first tiles of weights are asked for as soon as a block runs, before the kernel
@@ -17,6 +18,8 @@
 #define ROW_BYTES (DEPTH * 2) /* of an output, or a row of x, in a tile */
 #define SHARED_MAXIMUM (227 * 1024)
 #define STAGES_MAXIMUM 16
+/* Warps beside those that multiply: one brings weights, one brings rows, and one works out how rows are scaled. */
+enum helper { WEIGHTS, ROWS_OF_X, SCALES, HELPERS };
 #define TOGETHER 2 /* tiles of the ring that are asked for one behind the other, as they lie in memory */
 
 /* Outputs that a tile may have. */
@@ -49,7 +52,7 @@ static __device__ __forceinline__ void step_on(struct ring_place &place, int sta
 /* GROUPS: warpgroups that multiply; of WIDE_GROUPS the last has few outputs, a block has one tile, which is gated, and
  * its results lie over the ring. */
 template <int N, int GROUPS>
-static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
+static __global__ void __launch_bounds__(GROUP *GROUPS + HELPERS * WARP)
     skinny(const __grid_constant__ struct work work, const __grid_constant__ CUtensorMap weights,
            const __grid_constant__ CUtensorMap x)
 {
@@ -68,47 +71,44 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
     char *ring = (char *)(((uintptr_t)memory + 1023) / 1024 * 1024);
     float *results = (float *)(WIDE ? ring : ring + stages * STAGE); /* [N, PITCH] */
 
-    if (threadIdx.x >= GROUP * GROUPS + WARP) { /* works out scales */
+    if (threadIdx.x >= GROUP * GROUPS) {
+        int helper = (int)(threadIdx.x - GROUP * GROUPS) / WARP;
+        bool fills = threadIdx.x % WARP == 0, weighs = helper == WEIGHTS;
+        if (fills && weighs) {
+            prefetch_map(&weights);
+            prefetch_map(&x);
+#pragma unroll 1
+            for (int i = 0; i < stages; i++) {
+                barrier_init(&full[i], 2);
+                barrier_init(&empty[i], WARPS);
+            }
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        }
         __syncthreads();
-        wait_for_previous();
-        if (call.squares) {
+        if (!weighs)
+            wait_for_previous();
+        if (helper == SCALES && call.squares) {
             make_scales(call, split, scales);
             asm volatile("bar.arrive 2, %0;" ::"n"(GROUP * GROUPS + WARP) : "memory");
         }
-        return;
-    }
-    if (threadIdx.x >= GROUP * GROUPS) { /* fills */
-        bool fills = threadIdx.x % WARP == 0;
-        auto copy_weights = [&](int tile, int chunk, int stage) {
+        if (helper == SCALES || !fills)
+            return;
+        if (!weighs)
+            let_next_start();
+        auto ask = [&](int tile, int chunk, int stage) {
             char *to = ring + stage * STAGE;
-            barrier_expect(&full[stage], (unsigned)((call.gated ? 2 : 1) * call.tile + N) * ROW_BYTES);
+            if (!weighs) {
+                barrier_expect(&full[stage], N * ROW_BYTES);
+                copy_tile(to + ROWS * ROW_BYTES, &x, chunk * DEPTH, 0, &full[stage], EVICT_LAST);
+                return;
+            }
+            barrier_expect(&full[stage], (unsigned)((call.gated ? 2 : 1) * call.tile) * ROW_BYTES);
             copy_tile(to, &weights, chunk * DEPTH, tile * call.tile, &full[stage], EVICT_FIRST);
             if (call.gated)
                 copy_tile(to + padded(call.tile) * ROW_BYTES, &weights, chunk * DEPTH,
                           call.outputs / 2 + tile * call.tile, &full[stage], EVICT_FIRST);
         };
-        auto copy_rows = [&](int chunk, int stage) {
-            copy_tile(ring + stage * STAGE + ROWS * ROW_BYTES, &x, chunk * DEPTH, 0, &full[stage], EVICT_LAST);
-        };
-        int early = min(last - first, stages), together = min(TOGETHER, stages - 1), before = 0;
-        if (fills) {
-            prefetch_map(&weights);
-            prefetch_map(&x);
-#pragma unroll 1
-            for (int i = 0; i < stages; i++) {
-                barrier_init(&full[i], 1);
-                barrier_init(&empty[i], WARPS);
-            }
-            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#pragma unroll 1
-            for (int i = 0; i < early; i++)
-                copy_weights(first_tile, first + i, i);
-        }
-        __syncthreads();
-        wait_for_previous();
-        if (!fills)
-            return;
-        let_next_start();
+        int together = min(TOGETHER, stages - 1), asked = 0;
         struct ring_place to = {};
 #pragma unroll 1
         for (int tile = first_tile; tile < work.tiles; tile += tile_step)
@@ -118,17 +118,12 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + 2 * WARP)
                 int count = min(together, last - chunk);
 #pragma unroll 1
                 for (int i = 0; i < count; i++, step_on(place, stages))
-                    if (before + i >= stages)
+                    if (asked + i >= stages)
                         barrier_wait(&empty[place.stage], place.wrapped ^ 1);
-                place = to;
-#pragma unroll 1
-                for (int i = 0; i < count; i++, step_on(place, stages))
-                    if (before + i >= early) /* its weights were not asked for */
-                        copy_weights(tile, chunk + i, place.stage);
 #pragma unroll 1
                 for (int i = 0; i < count; i++, step_on(to, stages))
-                    copy_rows(chunk + i, to.stage);
-                before += count;
+                    ask(tile, chunk + i, to.stage);
+                asked += count;
             }
         return;
     }
@@ -273,7 +268,7 @@ template <int N, int GROUPS> static void launch_skinny(struct work &work, cudaSt
     CUtensorMap x = map_matrix(call.x, call.rows, call.inputs, call.stride, N);
     CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     launch_clusters(skinny<N, GROUPS>, (unsigned)call.splits, dim3((unsigned)(clusters * call.splits)),
-                    GROUP * GROUPS + 2 * WARP, (size_t)shared, stream, work, weights, x);
+                    GROUP * GROUPS + HELPERS * WARP, (size_t)shared, stream, work, weights, x);
 }
 
 template <int N> static void launch_rows(struct work &work, cudaStream_t stream)
@@ -298,7 +293,7 @@ int kernels_skinny_clusters(int splits)
     if (splits == 1)
         return device_multiprocessors();
     CUDA_CHECK(cudaFuncSetAttribute(skinny<16, 1>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-    return count_clusters(skinny<16, 1>, (unsigned)splits, GROUP + 2 * WARP, (size_t)shared);
+    return count_clusters(skinny<16, 1>, (unsigned)splits, GROUP + HELPERS * WARP, (size_t)shared);
 }
 
 bool kernels_skinny_takes(enum element type, int rows, int inputs, int outputs, int stride)
