@@ -144,26 +144,32 @@ static __device__ __forceinline__ float swiglu(float gate, float up)
     return gate * inverse * up;
 }
 
-/* The tile is gate rows, and then their up rows. */
+/* The tile is gate rows, and then their up rows. Four outputs a lane: what one of them waits for the others do not add
+ * to. */
 template <int ROWS>
 static __device__ __forceinline__ void end_gated(const struct skinny_call &call, const struct skinny_row &row)
 {
     int inner = call.outputs / 2, ups = padded(call.tile), first = row.tile * call.tile;
+    int count = min(call.tile, inner - first);
     __nv_bfloat16 *out = (__nv_bfloat16 *)call.gated + (size_t)row.row * (size_t)inner + (size_t)first;
 #pragma unroll
-    for (int g = 0; g < (ROWS / 2 + 63) / 64; g++) {
-        int column = column_of(g);
-        if (column >= call.tile || first + column >= inner)
+    for (int from = 0; from < ROWS / 2; from += 4 * WARP) {
+        int column = from + (int)threadIdx.x % WARP * 4;
+        if (column >= count)
             break;
-        float2 gate = *(const float2 *)(row.sums + column), up = *(const float2 *)(row.sums + ups + column);
-        const __nv_bfloat162 pair = __floats2bfloat162_rn(swiglu(gate.x * row.scale, up.x * row.scale),
-                                                          swiglu(gate.y * row.scale, up.y * row.scale));
-        if (inner % 2 == 0)
-            *(__nv_bfloat162 *)(out + column) = pair;
-        else
-            out[column] = pair.x;
-        if (inner % 2 && first + column + 1 < inner)
-            out[column + 1] = pair.y;
+        float4 gate = *(const float4 *)(row.sums + column), up = *(const float4 *)(row.sums + ups + column);
+        const float values[] = {
+            swiglu(gate.x * row.scale, up.x * row.scale), swiglu(gate.y * row.scale, up.y * row.scale),
+            swiglu(gate.z * row.scale, up.z * row.scale), swiglu(gate.w * row.scale, up.w * row.scale)};
+#pragma unroll
+        for (int i = 0; i < 4; i += 2)
+            if (inner % 2 == 0 && column + i < count)
+                *(__nv_bfloat162 *)(out + column + i) = __floats2bfloat162_rn(values[i], values[i + 1]);
+        if (inner % 2)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (column + i < count)
+                    store(out + column + i, values[i]);
     }
 }
 
