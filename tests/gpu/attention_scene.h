@@ -43,8 +43,6 @@ struct shape {
 static const int groups[] = {1, 4, 5, 8};
 static const int lengths[] = {0, 1, 63, 64, 65, 511, 4095, 16384};
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-
 /* A call and all it reads, on the host; caches [session, kv_head, capacity, head_size]. */
 struct scene {
     struct attention_call call;

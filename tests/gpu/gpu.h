@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
 /* Says why not. */
 static inline bool gpu_is_usable(void)
 {

@@ -1,7 +1,8 @@
 /* The attention kernels against the sums written out in double precision, over head sizes, groups, cache lengths,
  * trees, runs and windows. What no row may see is NaN. Skipped where there is no GPU that CUDA can use.
  *
- * With the argument "bench": the time of a call at the shapes of Qwen3-8B, Qwen3-0.6B and Qwen3.6-27B. */
+ * With the argument "bench": the time of a call at the shapes of Qwen3-8B, Qwen3-0.6B and Qwen3.6-27B. Another is the
+ * name of the only test to run. */
 #include "tests/gpu/attention_scene.h"
 
 #define TERMS 20000000 /* of a case's expected values, which are of some rows and heads only where it is large */
@@ -72,6 +73,23 @@ static void check_all(enum element type, int most_length)
                 for (int shape = 0; shape < COUNT(shapes); shape++)
                     if (number++, lengths[length] < 1000 || (size + group + length + shape) % 5 == 0)
                         check(type, head_sizes[size], groups[group], lengths[length], &shapes[shape], number);
+}
+
+/* Few enough for a sanitizer to watch (sanitize.sh): tiles of all kernels, whole and not. */
+static void some_agree_with_sums_written_out(void **state)
+{
+    (void)state;
+    if (!usable)
+        skip();
+    for (int size = 0; size < COUNT(head_sizes); size++)
+        for (int shape = 2; shape < 5; shape++) {
+            check(ELEMENT_BFLOAT16, head_sizes[size], 4, 100, &shapes[shape], 1);
+            check(ELEMENT_BFLOAT16, head_sizes[size], 2, 511, &shapes[shape], 2);
+            check(ELEMENT_BFLOAT16, head_sizes[size], 4, 200, &shapes[shape], 3);
+        }
+    check(ELEMENT_BFLOAT16, 128, 8, 300, &shapes[9], 2);
+    check(ELEMENT_BFLOAT16, 128, 4, 100, &shapes[7], 3);
+    check(ELEMENT_FLOAT32, 80, 4, 100, &shapes[4], 3);
 }
 
 static void bfloat16_agrees_with_sums_written_out(void **state)
@@ -253,10 +271,13 @@ static int bench(void)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(some_agree_with_sums_written_out),
         cmocka_unit_test(bfloat16_agrees_with_sums_written_out),
         cmocka_unit_test(float32_agrees_with_sums_written_out),
     };
     if (argc > 1 && strcmp(argv[1], "bench") == 0)
         return bench();
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, find_gpu, NULL);
 }

@@ -17,7 +17,6 @@
 
 #include <cmocka.h>
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define FEATURES 3
 #define LIMIT_NS 20000000000 /* of a meeting that another does not come to */
 

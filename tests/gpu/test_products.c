@@ -1,5 +1,5 @@
 /* The own kernels' products in bfloat16 against sums in double over the same rounded numbers, for all ways of computing
- * them. Skipped where there is no GPU that CUDA can use. */
+ * them. Skipped where there is no GPU that CUDA can use. An argument is the name of the only test to run. */
 #include "collect/engine/bfloat16.h"
 #include "collect/engine/cuda/device.h"
 #include "collect/engine/cuda/kernels.h"
@@ -293,32 +293,29 @@ static void check_ends(const struct skinny_call *call, const struct matrix *x, c
         check_heads(*call);
 }
 
-static void few_rows_by_tensor_cores(void **state)
+/* Whole tiles of one to three warpgroups, and some with less; and gates of which a block has one tile. */
+static const int all_tiles[] = {64, 34, 128, 100, 192, 158}, wide_tiles[] = {98, 132, 136, 120};
+
+struct few_size {
+    int inputs, outputs, stride;
+};
+
+static void check_few_rows(const struct few_size *sizes, int size_count, const int *rows, int row_count)
 {
-    (void)state;
-    static const int rows[] = {2, 8, 16, 17, 24, 31, 33, 40, 63, 65, 72, 100, 129, 136};
-    static const struct {
-        int inputs, outputs, stride;
-    } sizes[] = {{64, 64, 64},      {256, 1000, 320}, {1024, 66, 1024}, {4096, 6144, 4096},
-                 {320, 24576, 320}, {512, 1152, 512}, {320, 8770, 320}};
-    /* Whole ones of one to three warpgroups, and some with less; and gates of which a block has one tile. */
-    static const int all_tiles[] = {64, 34, 128, 100, 192, 158}, wide_tiles[] = {98, 132, 136, 120};
-    if (!usable || !device_has_wgmma())
-        skip();
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    for (int s = 0; s < size_count; s++) {
         int inputs = sizes[s].inputs, outputs = sizes[s].outputs;
         float spread = 1.7f / sqrtf(sqrtf((float)inputs));
         struct matrix x = make_matrix((size_t)(SKINNY_ROWS_MAXIMUM * sizes[s].stride), 1, spread);
         struct matrix weights = make_matrix((size_t)outputs * (size_t)inputs, 2, spread);
         float *y = device_allocate((size_t)SKINNY_ROWS_MAXIMUM * (size_t)outputs * sizeof *y);
         void *gated = device_allocate((size_t)(SKINNY_ROWS_MAXIMUM * outputs));
-        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-            for (size_t t = r % 2; t < sizeof all_tiles / sizeof *all_tiles; t += 2) {
+        for (int r = 0; r < row_count; r++)
+            for (int t = r % 2; t < COUNT(all_tiles); t += 2) {
                 int tile = all_tiles[t], tiles = tiles_of(outputs, tile), most = inputs / 64;
                 most = most < SKINNY_SPLITS ? most : SKINNY_SPLITS;
                 while (most > 1 && most * tiles > device_multiprocessors())
                     most--;
-                int splits = 1 + (int)r % most;
+                int splits = 1 + r % most;
                 const struct skinny_call call = {.rows = rows[r],
                                                  .inputs = inputs,
                                                  .outputs = outputs,
@@ -332,7 +329,7 @@ static void few_rows_by_tensor_cores(void **state)
                 check_ends(&call, &x, &weights, gated);
                 struct skinny_call wide = call;
                 wide.splits = 1;
-                wide.tile = wide_tiles[(r + t) % (sizeof wide_tiles / sizeof *wide_tiles)];
+                wide.tile = wide_tiles[(r + t) % COUNT(wide_tiles)];
                 if (rows[r] <= SKINNY_ENDS_ROWS && tiles_of(outputs / 2, wide.tile) <= device_multiprocessors())
                     check_gated(wide, &x, &weights, gated);
             }
@@ -341,6 +338,28 @@ static void few_rows_by_tensor_cores(void **state)
         CUDA_CHECK(cudaFree(y));
         CUDA_CHECK(cudaFree(gated));
     }
+}
+
+static void few_rows_by_tensor_cores(void **state)
+{
+    (void)state;
+    static const int rows[] = {2, 8, 16, 17, 24, 31, 33, 40, 63, 65, 72, 100, 129, 136};
+    static const struct few_size sizes[] = {{64, 64, 64},      {256, 1000, 320}, {1024, 66, 1024}, {4096, 6144, 4096},
+                                            {320, 24576, 320}, {512, 1152, 512}, {320, 8770, 320}};
+    if (!usable || !device_has_wgmma())
+        skip();
+    check_few_rows(sizes, COUNT(sizes), rows, COUNT(rows));
+}
+
+/* Few enough for a sanitizer to watch (sanitize.sh). */
+static void some_by_tensor_cores(void **state)
+{
+    (void)state;
+    static const int rows[] = {16, 17, 65, 136};
+    static const struct few_size sizes[] = {{64, 64, 64}, {256, 1000, 320}, {512, 1152, 512}};
+    if (!usable || !device_has_wgmma())
+        skip();
+    check_few_rows(sizes, COUNT(sizes), rows, COUNT(rows));
 }
 
 /* A row that the kernel norms. Where a value lies so near the middle of two in bfloat16 that it may round to either,
@@ -426,19 +445,13 @@ static void check_normed(struct matvec_call call, const struct matrix *weights, 
     free(bars);
 }
 
-/* Rows of each kernel's length, a little shorter and longer ones; outputs for less than a step of a block, for a few,
- * and for more than the sums that a block keeps at a time. */
-static void one_row_by_threads(void **state)
+struct one_size {
+    int inputs, outputs;
+};
+
+static void check_one_row(const struct one_size *sizes, int size_count)
 {
-    (void)state;
-    static const struct {
-        int inputs, outputs;
-    } sizes[] = {{8, 46},       {64, 1002},   {320, 46},     {1024, 36002}, {1024, 3072},  {1032, 1002}, {2048, 1024},
-                 {2048, 18002}, {2056, 1002}, {3072, 1024},  {3072, 9502},  {4096, 9502},  {4104, 46},   {5120, 9502},
-                 {6144, 46},    {8192, 1002}, {12288, 2002}, {16384, 46},   {17408, 1002}, {25600, 1002}};
-    if (!usable)
-        skip();
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    for (int s = 0; s < size_count; s++) {
         int inputs = sizes[s].inputs, outputs = sizes[s].outputs;
         size_t count = (size_t)outputs;
         float spread = 1.7f / sqrtf(sqrtf((float)inputs)), *y = device_allocate(count * sizeof *y);
@@ -466,11 +479,39 @@ static void one_row_by_threads(void **state)
     }
 }
 
-int main(void)
+/* Rows of each kernel's length, a little shorter and longer ones; outputs for less than a step of a block, for a few,
+ * and for more than the sums that a block keeps at a time. */
+static void one_row_by_threads(void **state)
+{
+    (void)state;
+    static const struct one_size sizes[] = {{8, 46},      {64, 1002},    {320, 46},     {1024, 36002}, {1024, 3072},
+                                            {1032, 1002}, {2048, 1024},  {2048, 18002}, {2056, 1002},  {3072, 1024},
+                                            {3072, 9502}, {4096, 9502},  {4104, 46},    {5120, 9502},  {6144, 46},
+                                            {8192, 1002}, {12288, 2002}, {16384, 46},   {17408, 1002}, {25600, 1002}};
+    if (!usable)
+        skip();
+    check_one_row(sizes, COUNT(sizes));
+}
+
+/* Few enough for a sanitizer to watch (sanitize.sh). */
+static void some_by_threads(void **state)
+{
+    (void)state;
+    static const struct one_size sizes[] = {{64, 1002}, {320, 46}, {1024, 3072}, {2056, 1002}, {4104, 46}, {17408, 46}};
+    if (!usable)
+        skip();
+    check_one_row(sizes, COUNT(sizes));
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(some_by_tensor_cores),
+        cmocka_unit_test(some_by_threads),
         cmocka_unit_test(few_rows_by_tensor_cores),
         cmocka_unit_test(one_row_by_threads),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, find_gpu, NULL);
 }

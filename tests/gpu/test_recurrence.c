@@ -3,7 +3,8 @@
  * to the bit, what a commit leaves against single steps, and a batch of sessions against each alone. Skipped where
  * there is no GPU that CUDA can use.
  *
- * With the argument "bench": times of the kernels at Qwen3.6-27B's shape. */
+ * With the argument "bench": times of the kernels at Qwen3.6-27B's shape. Another is the name of the only test to run.
+ */
 #include "collect/engine/bfloat16.h"
 #include "collect/engine/cuda/kernels_recurrence.h"
 #include "tests/gpu/gpu.h"
@@ -16,8 +17,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 enum { LAYERS = 2, TESTED = 1, SESSIONS = 3, KEPT = 2 * 150, EPSILON_INVERSE = 1000000 };
 
@@ -675,5 +674,7 @@ int main(int argc, char **argv)
         find_gpu(NULL);
         return bench();
     }
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, find_gpu, NULL);
 }

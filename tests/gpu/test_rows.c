@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define EPSILON 1e-6f
 
 static bool usable;
