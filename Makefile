@@ -15,7 +15,7 @@ PACKAGES_FUZZ = clang libclang-rt-14-dev
 
 .DEFAULT_GOAL := build
 .SECONDARY:
-.PHONY: help deps build report figures test test-gpu fuzz mutations bench format lint clean
+.PHONY: help deps build report figures test test-gpu fuzz mutations bench format lint clean always
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,21 +76,30 @@ ARCHIVE = $(OUT)/obj/cleanslate.a
 
 build: $(PROGRAMS) ## build the three programs into out/bin/ (MODE=debug: out/debug/bin/)
 
-# "make -j deps test" compiles nothing before the packages are there.
-$(OUT)/obj/%.o: %.c | $(filter deps,$(MAKECMDGOALS))
+# What was said when this was last built stands in a file, so that what depends on it is built anew when it is another (a
+# CUDA Toolkit has come, a source file is gone). "make -j deps test" compiles nothing before the packages are there.
+FLAGS = $(CC) $(CFLAGS_ALL) $(LDLIBS_ALL) $(CUDA) $(CUDA_LIBS) $(NVCC_FLAGS)
+MEMBERS = $(call object,$(SOURCES) $(TEST_HELPERS)) $(CUDA_SOURCES:%=$(OUT)/obj/%.o)
+$(OUT)/obj/flags: SAID = $(FLAGS)
+$(OUT)/obj/members: SAID = $(MEMBERS)
+$(OUT)/obj/flags $(OUT)/obj/members: always | $(filter deps,$(MAKECMDGOALS))
+	@mkdir -p $(@D)
+	@echo '$(SAID)' | cmp -s - $@ || echo '$(SAID)' >$@
+
+$(OUT)/obj/%.o: %.c $(OUT)/obj/flags
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
 
-$(OUT)/obj/%.cu.o: %.cu
+$(OUT)/obj/%.cu.o: %.cu $(OUT)/obj/flags
 	@mkdir -p $(@D)
 	$(CUDA)/bin/nvcc $(NVCC_FLAGS) $(NVCC_FLAGS_OWN) -MMD -MP -c $< -o $@
 
 # Products of warpgroups are Hopper's alone.
 $(patsubst %,$(OUT)/obj/collect/engine/cuda/%.cu.o,skinny attention_groups attention_near): NVCC_FLAGS_OWN = -gencode arch=compute_90a,code=sm_90a
 
-$(ARCHIVE): $(call object,$(SOURCES) $(TEST_HELPERS)) $(CUDA_SOURCES:%=$(OUT)/obj/%.o)
+$(ARCHIVE): $(MEMBERS) $(OUT)/obj/members
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(AR) rcs $@ $(MEMBERS)
 
 $(OUT)/bin/collect: $(OUT)/obj/collect/collect.o $(ARCHIVE)
 $(OUT)/bin/analyze: $(OUT)/obj/analyze/analyze.o $(ARCHIVE)
