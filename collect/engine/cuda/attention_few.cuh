@@ -301,6 +301,8 @@ static __device__ __forceinline__ void put_merged(const struct attention_call &c
                 parts[b] = sums_at(in_block(&own_pairs[query], b), in_block(sums + unit_at<D>(query, unit), b));
         put_sums<D>(call, shape, work, place.cluster, query, unit, join_sums(parts));
     }
+    if (ROWS && work.splits > 1) /* the first block tells that the cluster's parts are there, of which it put some */
+        __threadfence();
     cluster_leave(); /* the others may still read here */
 }
 
