@@ -78,7 +78,7 @@ void graph_restart_steps(struct cuda *cuda)
 {
     cuda->ahead.launched = cuda->ahead.answered = 0;
     FOR_GPUS(cuda, gpu)
-        CUDA_CHECK(cudaMemset(gpu->steps, 0, sizeof *gpu->steps));
+        CUDA_CHECK(cudaMemsetAsync(gpu->steps, 0, sizeof *gpu->steps, gpu->stream));
 }
 
 void graph_launch(struct cuda *cuda, enum call call, int sessions)
