@@ -91,6 +91,7 @@ struct recurrent_kept {
     const struct attention_segment *segments; /* [count]; NULL: paths */
     const struct compact_path *paths;         /* [count] */
     const int *path_rows;                     /* the rows of path p: path_rows[p.first] and on */
+    bool paths_are_new;                       /* the kernel queued just before may write them */
     int first_kept;                           /* of segments, as in the call */
 };
 

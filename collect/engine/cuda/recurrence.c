@@ -218,6 +218,7 @@ void recurrent_commit(const struct cuda *cuda, const struct gpu *gpu)
         kept.count = gpu->kept.path_count;
         kept.paths = gpu->kept.paths;
         kept.path_rows = gpu->kept.rows;
+        kept.paths_are_new = layers_attending(&rank->target) == 0; /* no caches were compacted in between */
         kernels_recurrent_commit(&kept, gpu->stream);
         kernels_recurrent_move_windows(&kept, gpu->stream);
     }

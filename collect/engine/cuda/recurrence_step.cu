@@ -122,6 +122,8 @@ static __global__ void __launch_bounds__(STEP_THREADS, ROWS > 32 ? 1 : 2) commit
 #pragma unroll 1
     for (int i = thread; i < TOGETHER * PADDED; i += STEP_THREADS)
         (&key[0][0])[i] = 0;
+    if (kept.paths_are_new)
+        wait_for_previous();
     const struct compact_path path = kept.paths[blockIdx.y];
     const int *rows = kept.path_rows + path.first;
     float *session_state = state_of(layer, path.session, head), state[ROWS];
