@@ -233,37 +233,44 @@ template <int D> static void launch_attend(const struct attention_call *call, cu
         attention_join(call, layout<D>::QUERIES, splits, stream);
 }
 
-/* Head sizes that tensor cores take, with the queries of a tile. */
-static const struct {
-    int head_size, queries;
+/* Head sizes that tensor cores take, with the queries of a tile and a block's shared memory. */
+static const struct way {
+    int head_size, queries, bytes;
     void (*launch)(const struct attention_call *call, cudaStream_t stream);
-} launches[] = {
-    {64, layout<64>::QUERIES, launch_attend<64>},    {80, layout<80>::QUERIES, launch_attend<80>},
-    {96, layout<96>::QUERIES, launch_attend<96>},    {128, layout<128>::QUERIES, launch_attend<128>},
-    {256, layout<256>::QUERIES, launch_attend<256>},
+} ways[] = {
+    {64, layout<64>::QUERIES, layout<64>::BYTES, launch_attend<64>},
+    {80, layout<80>::QUERIES, layout<80>::BYTES, launch_attend<80>},
+    {96, layout<96>::QUERIES, layout<96>::BYTES, launch_attend<96>},
+    {128, layout<128>::QUERIES, layout<128>::BYTES, launch_attend<128>},
+    {256, layout<256>::QUERIES, layout<256>::BYTES, launch_attend<256>},
 };
+
+/* NULL: none, or the current GPU's blocks have too little shared memory (compute capabilities 8.6, 8.9 and 12.x). */
+static const struct way *find_way(enum element type, int head_size)
+{
+    for (size_t i = 0; type == ELEMENT_BFLOAT16 && i < sizeof ways / sizeof *ways; i++)
+        if (ways[i].head_size == head_size && ways[i].bytes <= device_shared_bytes())
+            return &ways[i];
+    return NULL;
+}
 
 int kernels_attention_queries(enum element type, int head_size)
 {
-    for (size_t i = 0; type == ELEMENT_BFLOAT16 && i < sizeof launches / sizeof *launches; i++)
-        if (launches[i].head_size == head_size)
-            return launches[i].queries;
-    return ATTENTION_QUERIES_MINIMUM;
+    const struct way *way = find_way(type, head_size);
+    return way ? way->queries : ATTENTION_QUERIES_MINIMUM;
 }
 
 void kernels_attend(const struct attention_call *call, cudaStream_t stream)
 {
-    for (size_t i = 0; call->type == ELEMENT_BFLOAT16 && i < sizeof launches / sizeof *launches; i++)
-        if (launches[i].head_size == call->head_size) {
-            if (attend_near_takes(call))
-                attend_near_queries(call, launches[i].queries, stream);
-            else if (attend_few_takes(call))
-                attend_few_queries(call, launches[i].queries, stream);
-            else if (attend_by_groups_takes(call))
-                attend_by_groups(call, stream);
-            else
-                launches[i].launch(call, stream);
-            return;
-        }
-    attend_simply(call, stream);
+    const struct way *way = find_way(call->type, call->head_size);
+    if (!way)
+        attend_simply(call, stream);
+    else if (attend_near_takes(call))
+        attend_near_queries(call, way->queries, stream);
+    else if (attend_few_takes(call))
+        attend_few_queries(call, way->queries, stream);
+    else if (attend_by_groups_takes(call))
+        attend_by_groups(call, stream);
+    else
+        way->launch(call, stream);
 }

@@ -245,15 +245,31 @@ template <int D> static int row_splits(const struct attention_call *call, int bl
     return splits < 1 ? 1 : splits;
 }
 
+/* Queries that a block has at most, where segments have so many that share a KV head; and its shared memory. */
+template <int D, int M> static int held_of(int packed)
+{
+    return least(few<D, M>::QUERIES, packed);
+}
+
+template <int D, int M, bool ROWS> static size_t bytes_of(int packed)
+{
+    size_t sharers = few<D, M, ROWS>::WARPS, held = (size_t)held_of<D, M>(packed);
+    return few<D, M>::QUERY_BYTES + sharers * held * D * sizeof(float) + (sharers + 1) * held * sizeof(float2);
+}
+
+/* Beside it there may be static shared memory, a few bytes. */
+static bool has_room(size_t bytes)
+{
+    return bytes + 256 <= (size_t)device_shared_bytes();
+}
+
 /* count: rows, or parts of tiles, that have work, of all KV heads. parts: of a tile; a row has one. */
 template <int D, int M, bool ROWS>
 static void launch_few(const struct heads_call *heads, const struct attention_call *call, int count, int tiles,
                        int parts, cudaStream_t stream)
 {
-    int group = call->heads / call->kv_heads, held = least(few<D, M>::QUERIES, call->longest * group), blocks;
-    size_t sharers = few<D, M, ROWS>::WARPS;
-    size_t pairs = (sharers + 1) * (size_t)held * sizeof(float2);
-    size_t bytes = few<D, M>::QUERY_BYTES + sharers * (size_t)held * D * sizeof(float) + pairs;
+    int group = call->heads / call->kv_heads, packed = call->longest * group, held = held_of<D, M>(packed), blocks;
+    size_t bytes = bytes_of<D, M, ROWS>(packed);
     CUDA_CHECK(cudaFuncSetAttribute(attend_few<D, M, ROWS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     int clusters = place_clusters<D, M, ROWS>(call, count, bytes, &blocks);
     int depth = ROWS ? row_splits<D>(call, blocks, clusters) : parts;
@@ -274,8 +290,11 @@ template <int D, int M> static void launch_tiles(const struct attention_call *ca
 
 bool kernels_attend_rows_takes(enum element type, int rows, int heads, int kv_heads, int head_size)
 {
-    return has_size(type, head_size) && heads / kv_heads <= few<128, 1>::QUERIES &&
-           rows * kv_heads <= ATTENTION_COUNTERS;
+    int group = heads / kv_heads;
+    return has_size(type, head_size) && group <= few<128, 1>::QUERIES && rows * kv_heads <= ATTENTION_COUNTERS &&
+           has_room(head_size == 64    ? bytes_of<64, 1, true>(group)
+                    : head_size == 128 ? bytes_of<128, 1, true>(group)
+                                       : bytes_of<256, 1, true>(group));
 }
 
 template <int D>
@@ -297,8 +316,12 @@ void kernels_attend_rows(const struct heads_call *heads, const struct attention_
 bool attend_few_takes(const struct attention_call *call)
 {
     int queries = call->head_size == 256 ? few<256, 1>::QUERIES : few<128, 2>::QUERIES;
+    int packed = call->longest * (call->heads / call->kv_heads);
     return has_size(call->type, call->head_size) && call->reach > 0 && call->reach <= ATTENTION_NEAR &&
-           parts_of(call, queries) * call->kv_heads <= 2 * device_multiprocessors();
+           parts_of(call, queries) * call->kv_heads <= 2 * device_multiprocessors() &&
+           has_room(call->head_size == 64    ? bytes_of<64, 2, false>(packed)
+                    : call->head_size == 128 ? bytes_of<128, 2, false>(packed)
+                                             : bytes_of<256, 1, false>(packed));
 }
 
 /* Whether clusters of 16 queries would take more than half of the places, or too long there. */
