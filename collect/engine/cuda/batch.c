@@ -163,6 +163,7 @@ void batch_make(struct cuda *cuda, enum call call, const struct model *model, co
                 bool whole)
 {
     int group = model->head_count / model->kv_head_count;
+    cuda_select(cuda->gpus); /* which says how many queries a tile has */
     int queries = kernels_attention_queries(cuda->type, model->head_size);
     make_room(cuda, &cuda->staging[call], segments, count, group, queries, model->recurrent_count > 0);
     cuda->host.advances = call == CALL_PROMPT || call == CALL_STEP;

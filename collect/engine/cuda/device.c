@@ -10,8 +10,6 @@
 
 #define DEVICES_MAXIMUM 64
 
-static int capability; /* of the GPU: 10 * major + minor */
-
 /* What initialisation may fail of, and what helps. */
 static const struct {
     cudaError_t status;
@@ -47,19 +45,28 @@ static int refuse(struct error *reason, cudaError_t status)
     return fail(reason, "CUDA does not start (%s): %s", cudaGetErrorName(status), cudaGetErrorString(status));
 }
 
+/* A GPU's compute capability: 10 * major + minor. */
+static cudaError_t find_capability(int device, int *capability)
+{
+    int major = 0, minor = 0;
+    cudaError_t status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (status == cudaSuccess)
+        status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    *capability = 10 * major + minor;
+    return status;
+}
+
 static int initialise(struct error *reason)
 {
-    int count = 0, major = 0, minor = 0;
+    int count = 0, capability = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaSuccess && count == 0)
         status = cudaErrorNoDevice;
     if (status == cudaSuccess)
-        status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    if (status == cudaSuccess)
-        status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    capability = 10 * major + minor;
+        status = find_capability(0, &capability);
     if (status == cudaSuccess && capability < CAPABILITY_MINIMUM)
-        return fail(reason, "the GPU has compute capability %d.%d; 8.0 or higher is needed", major, minor);
+        return fail(reason, "the GPU has compute capability %d.%d; 8.0 or higher is needed", capability / 10,
+                    capability % 10);
     if (status == cudaSuccess)
         status = cudaSetDevice(0);
     if (status == cudaSuccess)
@@ -90,6 +97,25 @@ static int read_list(const char *list, int ranks, int *devices)
     return count;
 }
 
+/* All ranks do the same, by kernels that are chosen by what a GPU can do. */
+static int check_kinds(const int *devices, int ranks, struct error *error)
+{
+    int first = 0, other = 0;
+    CUDA_CHECK(find_capability(devices[0], &first));
+    if (first < CAPABILITY_MINIMUM)
+        return fail(error, "GPU %d has compute capability %d.%d; 8.0 or higher is needed: choose another by \"device\"",
+                    devices[0], first / 10, first % 10);
+    for (int i = 1; i < ranks; i++) {
+        CUDA_CHECK(find_capability(devices[i], &other));
+        if (other != first)
+            return fail(error,
+                        "GPUs %d and %d have compute capabilities %d.%d and %d.%d, and ranks need GPUs of one kind: "
+                        "choose them by CUDA_VISIBLE_DEVICES or \"device\"",
+                        devices[0], devices[i], first / 10, first % 10, other / 10, other % 10);
+    }
+    return 0;
+}
+
 int device_assign(const char *list, int ranks, int *devices, struct error *error)
 {
     int here = 0, listed = read_list(list, ranks, devices), shared = 0;
@@ -109,26 +135,43 @@ int device_assign(const char *list, int ranks, int *devices, struct error *error
     }
     if (shared > 0 && shared < ranks * (ranks - 1) / 2)
         return fail(error, "device \"%s\": either each rank has a GPU of its own, or all share one", list);
+    if (check_kinds(devices, ranks, error))
+        return -1;
     return shared > 0 ? 1 : ranks;
 }
 
-bool device_overlaps(void)
-{
-    return capability >= CAPABILITY_OVERLAPS;
-}
-
-bool device_has_wgmma(void)
-{
-    return capability == CAPABILITY_WGMMA;
-}
-
-/* An attribute of the current GPU, asked for once: known[DEVICES_MAXIMUM]. */
-static int find_attribute(enum cudaDeviceAttr attribute, int *known)
+static int current_device(void)
 {
     int device = 0;
     CUDA_CHECK(cudaGetDevice(&device));
     if (device >= DEVICES_MAXIMUM)
         die("GPU %d, where %d are known", device, DEVICES_MAXIMUM);
+    return device;
+}
+
+static int current_capability(void)
+{
+    static _Thread_local int known[DEVICES_MAXIMUM];
+    int device = current_device();
+    if (!known[device])
+        CUDA_CHECK(find_capability(device, &known[device]));
+    return known[device];
+}
+
+bool device_overlaps(void)
+{
+    return current_capability() >= CAPABILITY_OVERLAPS;
+}
+
+bool device_has_wgmma(void)
+{
+    return current_capability() == CAPABILITY_WGMMA;
+}
+
+/* An attribute of the current GPU, asked for once: known[DEVICES_MAXIMUM]. */
+static int find_attribute(enum cudaDeviceAttr attribute, int *known)
+{
+    int device = current_device();
     if (!known[device])
         CUDA_CHECK(cudaDeviceGetAttribute(&known[device], attribute, device));
     return known[device];

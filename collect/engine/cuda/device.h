@@ -27,16 +27,15 @@ void device_check(cudaError_t status, const char *file, int line);
 /* The PCI bus id of GPU `device`, into id[size]. */
 void device_bus_id(int device, char *id, int size);
 
-/* Whether a kernel may start while the one before it ends. */
+/* Of the GPU that is current, as the next three: whether a kernel may start while the one before it ends. */
 bool device_overlaps(void);
 
 /* Whether it has Hopper's products of warpgroups, which no other generation has. */
 bool device_has_wgmma(void);
 
-/* Of the GPU that is current. */
 int device_multiprocessors(void);
 
-/* The most shared memory that a block of the current GPU may ask for. */
+/* The most shared memory that a block may ask for. */
 int device_shared_bytes(void);
 
 /* Zeroed memory of the GPU, 256-byte aligned; given back by cudaFree(). */
