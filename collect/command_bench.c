@@ -66,7 +66,7 @@ static int measure(const struct bench *bench, const struct options *options, con
     report.prefill_tokens = options->shape ? PREFILL : 0;
     if (report.prefill_tokens && bench_measure_prefill(bench, PREFILL, &report.prefill_ns, error))
         return -1;
-    json_t *device = bench->class->describe_device(bench->dtype);
+    json_t *device = bench->class->describe_device(bench->device, bench->dtype);
     report.device = device;
     bench_report_print(&report);
     int result = options->json ? write_json(&report, options->json, error) : 0;

@@ -90,8 +90,8 @@ struct backend_class {
     struct backend *(*open)(const struct backend_options *options, struct error *error);
 
     /* What results depend on before anything is loaded: device, threads, the type that products run in
-     * ("compute_dtype"). A new reference. */
-    json_t *(*describe_device)(enum engine_dtype dtype);
+     * ("compute_dtype"). device: as in the options. A new reference. */
+    json_t *(*describe_device)(const char *device, enum engine_dtype dtype);
 
     /* Measures what the device can do at most, with memory of its own: before open, which may take it all. device: as
      * in the options. -1 where it is not there. */

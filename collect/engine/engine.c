@@ -156,7 +156,7 @@ json_t *engine_describe(const struct engine *engine, const struct arm *arm, stru
         json_decref(target);
         return NULL;
     }
-    json_t *description = engine->class->describe_device(engine->dtype);
+    json_t *description = engine->class->describe_device(engine->device, engine->dtype);
     json_set(description, "kind", json_string("engine"));
     json_set(description, "dtype", json_string(engine->dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32"));
     json_set(description, "target", target);

@@ -53,7 +53,7 @@ struct cpu {
 struct backend *cpu_open(const struct backend_options *options, struct error *error);
 void cpu_close(struct backend *backend);
 json_t *cpu_describe(const struct backend *backend);
-json_t *cpu_describe_device(enum engine_dtype dtype);
+json_t *cpu_describe_device(const char *device, enum engine_dtype dtype);
 
 /* In which type this CPU multiplies. */
 enum product_type cpu_product_type(enum engine_dtype dtype);

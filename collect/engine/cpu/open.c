@@ -257,12 +257,13 @@ json_t *cpu_describe(const struct backend *backend)
     return memory;
 }
 
-json_t *cpu_describe_device(enum engine_dtype dtype)
+json_t *cpu_describe_device(const char *device, enum engine_dtype dtype)
 {
-    json_t *device = json_object();
-    json_set(device, "device", json_string("cpu"));
-    json_set(device, "threads", json_integer(omp_get_max_threads()));
-    json_set(device, "compute_dtype",
+    (void)device;
+    json_t *description = json_object();
+    json_set(description, "device", json_string("cpu"));
+    json_set(description, "threads", json_integer(omp_get_max_threads()));
+    json_set(description, "compute_dtype",
              json_string(cpu_product_type(dtype) == PRODUCT_BFLOAT16 ? "bfloat16" : "float32"));
-    return device;
+    return description;
 }

@@ -250,7 +250,7 @@ static inline int recurrent_kept_rows(const struct cuda *cuda)
 struct backend *cuda_open(const struct backend_options *options, struct error *error);
 void cuda_close(struct backend *backend);
 json_t *cuda_describe(const struct backend *backend);
-json_t *cuda_describe_device(enum engine_dtype dtype);
+json_t *cuda_describe_device(const char *device, enum engine_dtype dtype);
 
 /* --- load.c ----------------------------------------------------------------------------------------------------- */
 

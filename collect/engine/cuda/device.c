@@ -97,6 +97,14 @@ static int read_list(const char *list, int ranks, int *devices)
     return count;
 }
 
+int device_first(const char *list)
+{
+    int here = 0, first = 0;
+    read_list(list, 1, &first);
+    CUDA_CHECK(cudaGetDeviceCount(&here));
+    return first < here ? first : 0;
+}
+
 /* All ranks do the same, by kernels that are chosen by what a GPU can do. */
 static int check_kinds(const int *devices, int ranks, struct error *error)
 {

@@ -20,6 +20,9 @@ enum device_state device_find(struct error *reason);
  * shared. */
 int device_assign(const char *list, int ranks, int *devices, struct error *error);
 
+/* The first GPU of such a list: 0 where it names none that is there. */
+int device_first(const char *list);
+
 /* Ends in die_at_once() with file, line and CUDA's text unless `status` is success. */
 #define CUDA_CHECK(call) device_check((call), __FILE__, __LINE__)
 void device_check(cudaError_t status, const char *file, int line);

@@ -159,10 +159,10 @@ static void ready_gpus(struct cuda *cuda)
 }
 
 /* Those of this kind of GPU, under its name: what is quick on one need not be on another. A new reference. */
-static json_t *own_algorithms(json_t *all)
+static json_t *own_algorithms(json_t *all, const char *device)
 {
     struct cudaDeviceProp properties;
-    CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, device_first(device)));
     json_t *own = json_object_get(all, properties.name);
     if (own)
         return json_incref(own);
@@ -188,7 +188,7 @@ struct backend *cuda_open(const struct backend_options *options, struct error *e
     cuda->base.class = &backend_cuda;
     cuda->options = *options;
     cuda->type = options->dtype == ENGINE_BFLOAT16 ? ELEMENT_BFLOAT16 : ELEMENT_FLOAT32;
-    cuda->algorithms = own_algorithms(options->algorithms);
+    cuda->algorithms = own_algorithms(options->algorithms, options->device);
     cuda->answer_limit_ns = answer_limit_ns();
     if (create_gpus(cuda, error) || memory_take(cuda, error)) {
         cuda_close(&cuda->base);
@@ -306,21 +306,21 @@ static json_t *driver_version(void)
     return word ? json_text(word) : json_null();
 }
 
-json_t *cuda_describe_device(enum engine_dtype dtype)
+json_t *cuda_describe_device(const char *device, enum engine_dtype dtype)
 {
     struct cudaDeviceProp properties;
     int runtime = 0;
     char capability[32], version[32];
-    CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, device_first(device)));
     CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
     snprintf(capability, sizeof capability, "%d.%d", properties.major, properties.minor);
     snprintf(version, sizeof version, "%d.%d", runtime / 1000, runtime % 1000 / 10);
-    json_t *device = json_object();
-    json_set(device, "device", json_string("cuda"));
-    json_set(device, "gpu", json_text(properties.name));
-    json_set(device, "compute_capability", json_string(capability));
-    json_set(device, "driver", driver_version());
-    json_set(device, "cuda", json_string(version));
-    json_set(device, "compute_dtype", json_string(dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32"));
-    return device;
+    json_t *description = json_object();
+    json_set(description, "device", json_string("cuda"));
+    json_set(description, "gpu", json_text(properties.name));
+    json_set(description, "compute_capability", json_string(capability));
+    json_set(description, "driver", driver_version());
+    json_set(description, "cuda", json_string(version));
+    json_set(description, "compute_dtype", json_string(dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32"));
+    return description;
 }
