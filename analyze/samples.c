@@ -293,11 +293,13 @@ static double known(int64_t value)
     return value >= 0 ? value : NAN;
 }
 
-void samples_add_stages(const struct attempt *attempt, const char *workload, struct stage_sums *sums)
+void samples_add_stages(const struct attempt *attempt, const char *workload, const struct attempt *beside,
+                        struct stage_sums *sums)
 {
     const struct sample *sample;
-    for (int at = 0; (sample = samples_next(attempt, workload, &at));) {
-        if (!has_decode(sample) || sample->rounds < 1)
+    for (int at = 0, at_other = 0; (sample = samples_next(attempt, workload, &at));) {
+        const struct sample *other = beside ? find_answer(beside, workload, sample->prompt, &at_other) : sample;
+        if (!other || !has_decode(sample) || !has_decode(other) || sample->rounds < 1)
             continue;
         sums->rounds += sample->rounds;
         sums->decode_ns += sample->decode_ns;

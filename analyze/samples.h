@@ -79,7 +79,9 @@ struct stage_sums {
     double context;        /* tokens that a round looks back on, summed over the rounds */
 };
 
-void samples_add_stages(const struct attempt *attempt, const char *workload, struct stage_sums *sums);
+/* `beside` not NULL: only prompts that it answered as well. */
+void samples_add_stages(const struct attempt *attempt, const char *workload, const struct attempt *beside,
+                        struct stage_sums *sums);
 
 /* Nanoseconds a round, without stalls; NaN where missing. */
 double samples_round_ns(const struct stage_sums *sums);

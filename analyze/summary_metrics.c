@@ -50,7 +50,7 @@ static double round_ms(const struct attempt *attempt, const char *workload, enum
 {
     (void)kept;
     struct stage_sums sums = {0};
-    samples_add_stages(attempt, workload, &sums);
+    samples_add_stages(attempt, workload, NULL, &sums);
     return samples_round_ns(&sums) / 1e6;
 }
 
@@ -58,7 +58,7 @@ static double communicate_share(const struct attempt *attempt, const char *workl
 {
     (void)kept;
     struct stage_sums sums = {0};
-    samples_add_stages(attempt, workload, &sums);
+    samples_add_stages(attempt, workload, NULL, &sums);
     return sums.communicate_ns / sums.decode_ns;
 }
 

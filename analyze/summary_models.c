@@ -49,7 +49,7 @@ static bool fill_point(const struct cell *cell, int block, struct point *point)
     struct stage_sums sums = {0};
     if (!attempt)
         return false;
-    samples_add_stages(attempt, cell->workload->name, &sums);
+    samples_add_stages(attempt, cell->workload->name, NULL, &sums);
     const double requests = cell->arm->concurrency;
     *point =
         (struct point){cell, block, count_nodes(attempt), sums.context / sums.rounds, samples_round_ns(&sums) / 1e6};

@@ -93,30 +93,36 @@ static bool differ_in_part(const struct comparisons *comparisons, const struct c
 
 /* --- prompts and blocks ------------------------------------------------------------------------------------------- */
 
-static void fill_column(const struct pair *pair, const char *workload, int column, struct prompt_table *table,
-                        double sign)
+/* The log of a token's time for each prompt that the attempt answered; for others NaN stays. */
+static void fill_column(const struct attempt *attempt, const char *workload, int column, struct prompt_table *table)
 {
     const struct sample *sample;
-    const struct attempt *attempt = sign < 0 ? &pair->arm->attempt : &pair->baseline->attempt;
     for (int at = 0; (sample = samples_next(attempt, workload, &at));) {
         double *place = prompt_table_at(table, sample->prompt, column);
         if (place)
-            *place = (sign < 0 ? 0 : *place) + sign * log(samples_times(sample).tpot_ns);
+            *place = log(samples_times(sample).tpot_ns);
     }
 }
 
-/* The log ratio of each prompt in each of the columns' blocks; prompts without one in each are left out. */
+/* The log ratio of each prompt in each of the columns' blocks; prompts without one in each, for want of an answer of
+ * the arm or of the baseline, are left out. */
 static void read_prompts(const struct comparison *part, const int *blocks, int columns, struct prompt_table *table)
 {
     const struct attempt **attempts = xcalloc((size_t)columns + 1, sizeof *attempts);
+    const char *workload = part->workload->name;
+    struct prompt_table of_arm;
     for (int j = 0; j < columns; j++)
         attempts[j] = &part->pairs[blocks[j]].arm->attempt;
-    prompt_table_init(attempts, columns, part->workload->name, table);
+    prompt_table_init(attempts, columns, workload, table);
+    prompt_table_init(attempts, columns, workload, &of_arm);
     for (int j = 0; j < columns; j++) {
-        fill_column(&part->pairs[blocks[j]], part->workload->name, j, table, -1);
-        fill_column(&part->pairs[blocks[j]], part->workload->name, j, table, 1);
+        fill_column(attempts[j], workload, j, &of_arm);
+        fill_column(&part->pairs[blocks[j]].baseline->attempt, workload, j, table);
     }
+    for (int i = 0; i < table->count * columns; i++)
+        table->values[i] -= of_arm.values[i];
     prompt_table_complete(table);
+    prompt_table_free(&of_arm);
     free(attempts);
 }
 
@@ -228,11 +234,11 @@ void summary_note_unpaired_marks(const struct comparisons *comparisons, const st
 
 enum { COST_OTHER = STAGE_COUNT, COST_COUNT };
 
-/* A part of the arm's round, in steps of the baseline. */
+/* A part of the arm's round, in steps of the baseline, on the prompts that both answered. */
 static double cost_of(const struct pair *pair, const char *workload, int part)
 {
     struct stage_sums sums = {0};
-    samples_add_stages(&pair->arm->attempt, workload, &sums);
+    samples_add_stages(&pair->arm->attempt, workload, &pair->baseline->attempt, &sums);
     double ns = part < STAGE_COUNT ? sums.stage_ns[part] : sums.decode_ns;
     for (int stage = 0; part == COST_OTHER && stage < STAGE_COUNT; stage++)
         ns -= isnan(sums.stage_ns[stage]) ? 0 : sums.stage_ns[stage];

@@ -141,7 +141,7 @@ static void set_stages(const struct cells *cells, const struct cell *cell, json_
     struct stage_sums sums = {0};
     for (int block = 1; block <= cells->blocks; block++)
         if (cell_usable(cell, block, RULE_VOIDS_TIMES))
-            samples_add_stages(cell_usable(cell, block, RULE_VOIDS_TIMES), cell->workload->name, &sums);
+            samples_add_stages(cell_usable(cell, block, RULE_VOIDS_TIMES), cell->workload->name, NULL, &sums);
     json_set(object, "stages_ms", make_stages(&sums, sums.rounds * 1e6));
     json_set(object, "stages_share", make_stages(&sums, sums.decode_ns));
 }

@@ -137,7 +137,7 @@ static void test_stages(void **state)
         attempt->samples[i].stages_ns[STAGE_DRAFT] = i ? 100 : ATTEMPT_ABSENT;
     }
     struct stage_sums sums = {0};
-    samples_add_stages(attempt, "code", &sums);
+    samples_add_stages(attempt, "code", NULL, &sums);
     assert_true(sums.rounds == 9 && sums.decode_ns == 3900);
     assert_true(sums.stage_ns[STAGE_VERIFY] == 2100);
     assert_true(isnan(sums.stage_ns[STAGE_DRAFT]) && isnan(sums.stage_ns[STAGE_BUILD]));
@@ -148,7 +148,7 @@ static void test_time_of_a_round_is_without_stalls(void **state)
 {
     struct attempt *attempt = *state;
     struct stage_sums sums = {0};
-    samples_add_stages(attempt, "code", &sums);
+    samples_add_stages(attempt, "code", NULL, &sums);
     assert_true(samples_round_ns(&sums) == 3900.0 / 9);
     attempt->arm.concurrency = 2;
     for (int i = 0; i < 3; i++) {
@@ -157,12 +157,12 @@ static void test_time_of_a_round_is_without_stalls(void **state)
         attempt->samples[i].prompt_tokens = 20;
     }
     sums = (struct stage_sums){0};
-    samples_add_stages(attempt, "code", &sums);
+    samples_add_stages(attempt, "code", NULL, &sums);
     assert_true(samples_round_ns(&sums) == 3600.0 / 9 && sums.communicate_ns == 150);
     assert_true(sums.context == 9 * 26.5);
     attempt->samples[0].stall_ns = ATTEMPT_ABSENT;
     sums = (struct stage_sums){0};
-    samples_add_stages(attempt, "code", &sums);
+    samples_add_stages(attempt, "code", NULL, &sums);
     assert_true(isnan(samples_round_ns(&sums)));
 }
 

@@ -156,6 +156,62 @@ static void test_estimates_without_what_is_suspect(void **state)
     campaign_close(&campaign);
 }
 
+/* The prompts of code that neither of two failed on; b16 answers them in 3, 3 and 2 rounds. */
+static int shared_prompts(const int failed[2])
+{
+    int count = 0;
+    for (int prompt = 1; prompt <= 3; prompt++)
+        count += prompt != failed[0] && prompt != failed[1];
+    return count;
+}
+
+static int shared_rounds(const int failed[2])
+{
+    int rounds = 0;
+    for (int prompt = 1; prompt <= 3; prompt++)
+        rounds += prompt != failed[0] && prompt != failed[1] ? prompt == 3 ? 2 : 3 : 0;
+    return rounds;
+}
+
+/* Requests that fail in one of both, here or there, take their prompts out of that pair and change no ratio: every
+ * prompt has the same. */
+static void test_failures_that_pass_change_no_ratio(void **state)
+{
+    (void)state;
+    static const int failed[][2] = {{1, 0}, {0, 1}, {2, 0}, {0, 2}, {3, 0}, {0, 3}, {1, 2}, {3, 1}}; /* auto's, b16's */
+    for (size_t i = 0; i < sizeof failed / sizeof *failed; i++) {
+        struct campaign campaign;
+        campaign_open(&campaign, 3, "{\"FAILED_REQUEST\": 0.5}");
+        for (int block = 1; block <= 3; block++) {
+            const bool fails = block == 2;
+            campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6, 4e6,
+                                                               .failed_prompt = fails ? failed[i][0] : 0});
+            campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6, 1e6,
+                                                               .failed_prompt = fails ? failed[i][1] : 0});
+        }
+        json_t *summary = check_build(&campaign);
+        const json_t *comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "code");
+        const json_t *overall = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", NULL);
+        check_interval(comparison, "speedup", 4, 4, 4);
+        check_interval(overall, "speedup", 4, 4, 4);
+        check_number(json_object_get(comparison, "speedup_prompts"), "value", 4);
+        check_number(json_object_get(comparison, "speedup_prompts"), "n", 3 * shared_prompts(failed[i]));
+        check_number(json_object_get(overall, "speedup_prompts"), "value", 4);
+        check_number(json_object_get(overall, "speedup_prompts"), "n", 3 * (shared_prompts(failed[i]) + 3));
+        /* Parts of a round are of the prompts that its price is of. */
+        const json_t *cost = json_object_get(comparison, "round_cost");
+        static const char *const parts[] = {"draft", "verify", "commit", "other"};
+        double sum = 0;
+        for (size_t j = 0; j < sizeof parts / sizeof *parts; j++)
+            sum += json_number_value(json_object_get(json_object_get(cost, parts[j]), "value"));
+        const double steps = 39.0 / 32, in_two = 13.0 * shared_prompts(failed[i]) / shared_rounds(failed[i]) / 4;
+        assert_true(fabs(sum - (2 * steps + in_two) / 3) < 1e-6);
+        check_number(json_object_get(comparison, "break_even_tau"), "value", cbrt(steps * steps * in_two));
+        json_decref(summary);
+        campaign_close(&campaign);
+    }
+}
+
 /* Found in auto's outputs, true of all that is made of the workload: of every arm's cell, and of trees over linear. */
 static void test_what_repeats_itself_marks_every_arm(void **state)
 {
@@ -478,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_nothing_is_said_without_limits),
         cmocka_unit_test(test_heat_maps_are_adjusted_for_false_discoveries),
         cmocka_unit_test(test_estimates_without_what_is_suspect),
+        cmocka_unit_test(test_failures_that_pass_change_no_ratio),
         cmocka_unit_test(test_what_repeats_itself_marks_every_arm),
         cmocka_unit_test(test_outliers_are_marked_and_stay),
         cmocka_unit_test(test_what_cannot_be_paired_has_an_interval_of_its_own),
