@@ -13,25 +13,43 @@ static bool compete(const struct comparison *a, const struct comparison *b)
     return method_has_budget(b->arm->method) && a->baseline == b->baseline && a->workload == b->workload;
 }
 
-/* The competitor with the largest speedup in `chosen_on`, which has the same comparisons in the same order as
- * `comparisons`; -1: none is known. *count: how many compete. */
+/* Whether `a` goes before `b`: one with limits before one without, which a lucky block or two may have put in front;
+ * else the faster one. */
+static bool goes_before(struct interval a, struct interval b)
+{
+    const bool limits = !isnan(a.low), other_limits = !isnan(b.low);
+    if (isnan(a.value) || isnan(b.value))
+        return !isnan(a.value);
+    return limits != other_limits ? limits : a.value > b.value;
+}
+
+/* The competitor with the largest speedup in `chosen_on`, of those that have limits if any has, which has the same
+ * comparisons in the same order as `comparisons`; -1: none is known. *count: how many compete. */
 static int find_best(const struct comparisons *chosen_on, int first, int *count)
 {
     const struct comparison *leader = &chosen_on->items[first];
     int best = -1;
-    double most = NAN;
+    struct interval most = {NAN, NAN, NAN, 0};
     *count = 0;
     for (int i = 0; i < chosen_on->count; i++) {
         if (!compete(leader, &chosen_on->items[i]))
             continue;
-        const double speedup = summary_estimate_speedup(chosen_on, &chosen_on->items[i], 1).value;
-        if (speedup > most || (isnan(most) && !isnan(speedup))) {
+        const struct interval speedup = summary_estimate_speedup(chosen_on, &chosen_on->items[i], 1);
+        if (goes_before(speedup, most)) {
             most = speedup;
             best = i;
         }
         ++*count;
     }
     return best;
+}
+
+/* Why there is no speedup: no budget could be chosen, or the one that was has no pair. */
+static json_t *make_missing(const struct comparisons *comparisons, const struct comparisons *tuning, int first,
+                            int best)
+{
+    const struct comparisons *lacking = best < 0 && tuning ? tuning : comparisons;
+    return summary_make_pairs_missing(lacking, &lacking->items[best < 0 ? first : best]);
 }
 
 static json_t *make_entry(const struct comparisons *comparisons, const struct comparisons *tuning, int first)
@@ -61,8 +79,7 @@ static json_t *make_entry(const struct comparisons *comparisons, const struct co
     json_set(object, "speedup", summary_make_interval(speedup, "blocks"));
     json_set(object, "bound", summary_make_limits(bound));
     json_set(object, "alpha", json_number(tuning ? plan->alpha : plan->alpha / count));
-    json_set(object, "missing",
-             isnan(speedup.value) ? summary_make_pairs_missing(comparisons, chosen ? chosen : leader) : json_null());
+    json_set(object, "missing", isnan(speedup.value) ? make_missing(comparisons, tuning, first, best) : json_null());
     return object;
 }
 

@@ -168,12 +168,95 @@ static void test_without_auto_in_the_blocks_there_is_none(void **state)
     close_scene(&scene);
 }
 
+/* Withdraws what an arm's label and block say; label NULL: all trees. */
+static void withdraw(struct scene *scene, const char *label, int first_block, int last_block)
+{
+    char text[ARM_NAME_SIZE];
+    for (int i = 0; i < scene->run.attempt_count; i++) {
+        struct judged *judged = &scene->run.attempts[i];
+        const struct arm *arm = &judged->attempt.arm;
+        if ((label ? strcmp(arm_method_label(arm, text), label) == 0 : method_has_budget(arm->method)) &&
+            judged->attempt.block >= first_block && judged->attempt.block <= last_block)
+            verdicts_add(&judged->verdicts, RULE_WITHDRAWN, RULE_INVALID, NULL, NAN, NAN, "withdrawn");
+    }
+}
+
+/* Every budget in turn keeps one block, each in turn: it is not chosen as long as another budget has as many as an
+ * interval needs, and the bound does not vanish. */
+static void test_a_lucky_block_is_not_chosen(void **state)
+{
+    (void)state;
+    static const char *const labels[] = {"b8", "b16", "b32", "b64"};
+    for (int i = 0; i < 4; i++)
+        for (int kept = 1; kept <= 4; kept++) {
+            struct scene scene;
+            struct error error = {0};
+            char *arm = xformat("tp1-%s", labels[i]);
+            open_scene(&scene, "");
+            withdraw(&scene, labels[i], 1, kept - 1);
+            withdraw(&scene, labels[i], kept + 1, 4);
+            json_t *summary = summary_build(&scene.run, &scene.plan, &error);
+            size_t j;
+            const json_t *best;
+            json_array_foreach(json_object_get(summary, "best_budgets"), j, best)
+            {
+                assert_string_not_equal(text_of(best, "arm"), arm);
+                assert_true(limit(best, "bound", "low") < limit(best, "speedup", "value"));
+                assert_int_equal(json_integer_value(json_object_get(best, "budgets")), 4);
+            }
+            assert_int_equal(j, 3);
+            json_decref(summary);
+            close_scene(&scene);
+            free(arm);
+        }
+}
+
+/* Where no budget has enough, the fastest is named all the same, without a bound. */
+static void test_too_few_blocks_of_all_leave_a_point(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct error error = {0};
+    open_scene(&scene, "");
+    withdraw(&scene, NULL, 3, 4);
+    json_t *summary = summary_build(&scene.run, &scene.plan, &error);
+    const json_t *best = find(json_object_get(summary, "best_budgets"), NULL, "code");
+    assert_true(limit(best, "speedup", "n") == 2);
+    assert_true(json_is_null(json_object_get(best, "bound")) && json_is_null(json_object_get(best, "missing")));
+    json_decref(summary);
+    close_scene(&scene);
+}
+
+/* The blocks that are reported have all budgets, but nothing chose among them. */
+static void test_without_tuning_data_the_reason_is_theirs(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct error error = {0};
+    open_scene(&scene, ", \"tuning\": {\"blocks\": 3, \"prompts\": \"half\"}");
+    withdraw(&scene, NULL, 1, 3);
+    json_t *summary = summary_build(&scene.run, &scene.plan, &error);
+    size_t i;
+    const json_t *best;
+    json_array_foreach(json_object_get(summary, "best_budgets"), i, best)
+    {
+        assert_true(json_is_null(json_object_get(best, "arm")) && json_is_null(json_object_get(best, "speedup")));
+        assert_string_equal(text_of(json_object_get(best, "missing"), "rule"), "WITHDRAWN");
+    }
+    assert_int_equal(i, 3);
+    json_decref(summary);
+    close_scene(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_tuning_the_bound_is_over_all_budgets),
         cmocka_unit_test(test_tuning_blocks_choose_and_are_reported_nowhere),
         cmocka_unit_test(test_without_auto_in_the_blocks_there_is_none),
+        cmocka_unit_test(test_a_lucky_block_is_not_chosen),
+        cmocka_unit_test(test_too_few_blocks_of_all_leave_a_point),
+        cmocka_unit_test(test_without_tuning_data_the_reason_is_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
