@@ -180,6 +180,20 @@ int latex_decimals(double largest)
     return decimals;
 }
 
+/* Decimals by which the number does not print as 1. */
+static int telling_from_one(double value)
+{
+    int decimals = 0;
+    while (decimals < LATEX_DECIMALS_MOST && value != 1 && fabs(value - 1) <= 0.5 * pow(10, -decimals))
+        decimals++;
+    return decimals;
+}
+
+int latex_decimals_beside_one(double low, double high)
+{
+    return low > 1 ? telling_from_one(low) : high < 1 ? telling_from_one(high) : 0;
+}
+
 int latex_digits(double value, int decimals)
 {
     char text[400];

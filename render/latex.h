@@ -8,6 +8,7 @@
 
 #define LATEX_NARROW 18      /* bytes of a name beyond which it is set in several lines */
 #define LATEX_BREAKS "/_-.:" /* behind which long names may be broken */
+#define LATEX_DECIMALS_MOST 4
 #define LATEX_GROUPED_FROM 5 /* digits before the point */
 
 /* The text as LaTeX prints it letter for letter: special characters by their commands, Latin letters and common symbols
@@ -31,6 +32,10 @@ void latex_put_p(FILE *out, double p);
 
 /* Decimals for a column whose largest number is `largest`, so that it shows four figures. */
 int latex_decimals(double largest);
+
+/* Decimals that limits of a ratio need at least, LATEX_DECIMALS_MOST at most: one that excludes 1 does not print as 1.
+ */
+int latex_decimals_beside_one(double low, double high);
 
 /* "10\,126", as siunitx prints it: a sign as long, thousands apart from LATEX_GROUPED_FROM digits on. */
 void latex_put_number(FILE *out, double value, int decimals);

@@ -1,6 +1,7 @@
 #include "render/macros.h"
 
 #include "render/latex.h"
+#include "render/table.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -115,6 +116,16 @@ static void put_count(FILE *out, const char *name, long long count)
     fprintf(out, "\\newcommand{\\%s}{\\num{%lld}}\n", name, count);
 }
 
+/* Of all numbers of a comparison, which stand beside each other. */
+static int comparison_decimals(const struct comparison *comparison)
+{
+    const struct interval *speedup = &comparison->speedup;
+    const int pointwise = table_ratio_decimals(speedup->value, speedup->low, speedup->high);
+    const int simultaneous =
+        table_ratio_decimals(speedup->value, comparison->simultaneous.low, comparison->simultaneous.high);
+    return pointwise > simultaneous ? pointwise : simultaneous;
+}
+
 static void put_comparison(FILE *out, const struct summary *summary, const struct comparison *comparison)
 {
     const struct interval *speedup = &comparison->speedup;
@@ -128,10 +139,11 @@ static void put_comparison(FILE *out, const struct summary *summary, const struc
         {"SimultaneousLow", comparison->simultaneous.low},
         {"SimultaneousHigh", comparison->simultaneous.high},
     };
+    const int decimals = comparison_decimals(comparison);
     char *name = macros_comparison_name(summary, comparison);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (isfinite(parts[i].value))
-            fprintf(out, "\\newcommand{\\%s%s}{\\num{%.2f}}\n", name, parts[i].ending, parts[i].value);
+            fprintf(out, "\\newcommand{\\%s%s}{\\num{%.*f}}\n", name, parts[i].ending, decimals, parts[i].value);
         else
             fprintf(out, "\\newcommand{\\%s%s}{---}\n", name, parts[i].ending);
     fprintf(out, "\\newcommand{\\%sN}{%d}\n", name, speedup->n);

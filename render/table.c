@@ -9,7 +9,6 @@
 
 #define DECIMALS_USUAL 2
 #define DECIMALS_NARROW 3
-#define DECIMALS_MOST 4
 
 void table_init(struct table *table, const char *name)
 {
@@ -207,7 +206,7 @@ struct extent {
     int needed;
 };
 
-static void extend(struct extent *extent, const struct table_cell *cell)
+static void extend(struct extent *extent, const struct table_cell *cell, bool ratio)
 {
     const double values[] = {cell->value, cell->low, cell->high};
     for (int i = 0; i < 3; i++)
@@ -217,13 +216,15 @@ static void extend(struct extent *extent, const struct table_cell *cell)
         }
     if (isfinite(cell->low) && isfinite(cell->high))
         extent->needed = most(extent->needed, telling_apart(cell->low, cell->high));
+    if (ratio)
+        extent->needed = most(extent->needed, least(latex_decimals_beside_one(cell->low, cell->high), DECIMALS_NARROW));
 }
 
 static void extend_by_column(struct extent *extent, const struct table *table, int column)
 {
     for (int row = 0; row < table->row_count; row++)
         if (table_find_cell(table, row, column)->present)
-            extend(extent, table_find_cell(table, row, column));
+            extend(extent, table_find_cell(table, row, column), table->columns[column].format >= TABLE_RATIOS);
 }
 
 int table_decimals(const struct table *table, int column)
@@ -239,5 +240,12 @@ int table_decimals(const struct table *table, int column)
     for (int i = 0; i < table->column_count; i++)
         if (i == column || (of->format && table->columns[i].format == of->format))
             extend_by_column(&extent, table, i);
-    return least(most(least(latex_decimals(extent.largest), DECIMALS_USUAL), extent.needed), DECIMALS_MOST);
+    return least(most(least(latex_decimals(extent.largest), DECIMALS_USUAL), extent.needed), LATEX_DECIMALS_MOST);
+}
+
+int table_ratio_decimals(double value, double low, double high)
+{
+    struct extent extent = {0, DECIMALS_USUAL};
+    extend(&extent, &(struct table_cell){.value = value, .low = low, .high = high}, true);
+    return least(most(extent.needed, latex_decimals_beside_one(low, high)), LATEX_DECIMALS_MOST);
 }

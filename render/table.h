@@ -20,6 +20,9 @@ enum column_kind {
     COLUMN_P,        /* 0.012, or < 0.001 */
 };
 
+/* Formats from here on are of ratios: a limit that excludes 1 is not printed as 1, to three decimals. */
+#define TABLE_RATIOS 100
+
 struct table_column {
     enum column_kind kind;
     char *key;  /* in CSV */
@@ -91,6 +94,10 @@ const struct table_cell *table_find_cell(const struct table *table, int row, int
 /* Decimals of a column: where they are fitting, its largest number shows four figures but no more than two decimals,
  * unless its smallest would show less than two figures, or its narrowest interval limits that hardly differ. */
 int table_decimals(const struct table *table, int column);
+
+/* Decimals of one ratio in running text, by the same: two, or more. One limit does not set a whole column there, so a
+ * limit very near to 1 has a fourth. */
+int table_ratio_decimals(double value, double low, double high);
 
 /* An environment `generated` for the columns that fit side by side, another for those that do not, and the explanations
  * of the rules that mark its cells. */

@@ -121,8 +121,8 @@ void tables_fill_scaling(struct table *table, const struct summary *summary)
     table_add_column(table, COLUMN_TEXT, "arm", "arm");
     table_add_column(table, COLUMN_TEXT, "reference", "over");
     table_add_column(table, COLUMN_COUNT, "ranks", "ranks");
-    table_add_alike(table, COLUMN_INTERVAL, "speedup", "speedup", FORMAT_COST);
-    table_add_alike(table, COLUMN_INTERVAL, "efficiency", "efficiency", FORMAT_COST);
+    table_add_alike(table, COLUMN_INTERVAL, "speedup", "speedup", TABLE_RATIOS);
+    table_add_alike(table, COLUMN_INTERVAL, "efficiency", "efficiency", TABLE_RATIOS);
     table_add_column(table, COLUMN_TEXT, "pairing", "blocks");
     table_add_column(table, COLUMN_INTERVAL, "communicate_share", "share of time between ranks");
     for (int workload = SUMMARY_ALL_WORKLOADS; workload < summary->workload_count; workload++)

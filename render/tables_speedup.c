@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT_SPEEDUP 1
+#define FORMAT_SPEEDUP TABLE_RATIOS
 
 typedef const struct interval *find_interval(const struct comparison *comparison);
 

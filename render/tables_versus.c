@@ -3,8 +3,9 @@
 
 #include <stdlib.h>
 
-#define FORMAT_SPEEDUP 1
-#define FORMAT_CHANGE 2
+#define FORMAT_RATE 1
+#define FORMAT_SPEEDUP TABLE_RATIOS
+#define FORMAT_CHANGE (TABLE_RATIOS + 1)
 
 static void put_names(struct table *table, const struct summary *summary, const struct versus_cell *cell)
 {
@@ -51,8 +52,8 @@ void tables_fill_versus_times(struct table *table, const struct summary *summary
 {
     table->section_key = xstrdup("workload");
     table_add_column(table, COLUMN_TEXT, "arm", "arm");
-    table_add_alike(table, COLUMN_INTERVAL, "before", "before", FORMAT_SPEEDUP);
-    table_add_alike(table, COLUMN_INTERVAL, "after", "after", FORMAT_SPEEDUP);
+    table_add_alike(table, COLUMN_INTERVAL, "before", "before", FORMAT_RATE);
+    table_add_alike(table, COLUMN_INTERVAL, "after", "after", FORMAT_RATE);
     for (int workload = 0; workload < summary->workload_count; workload++)
         for (int i = 0; i < summary->versus.cell_count; i++) {
             const struct versus_cell *cell = &summary->versus.cells[i];

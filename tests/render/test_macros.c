@@ -98,12 +98,62 @@ static void test_extensions_stand_beside_n(void **state)
     json_decref(twice);
 }
 
+static double printed(const char *text, const char *ending)
+{
+    char *begin = xformat("\\newcommand{\\SpeedupBSixteenOverAuto%s}{\\num{", ending);
+    const char *at = strstr(text, begin);
+    assert_non_null(at);
+    const double value = strtod(at + strlen(begin), NULL);
+    free(begin);
+    return value;
+}
+
+static struct comparison *find_headline(struct summary *summary)
+{
+    struct comparison *found = NULL;
+    for (int i = 0; i < summary->comparison_count && !found; i++) {
+        char *name = macros_comparison_name(summary, &summary->comparisons[i]);
+        found = strcmp(name, "SpeedupBSixteenOverAuto") == 0 ? &summary->comparisons[i] : NULL;
+        free(name);
+    }
+    assert_non_null(found);
+    return found;
+}
+
+/* What excludes 1 excludes it in print, and no interval is without a width there; however narrow it is, and however
+ * near to 1. */
+static void test_limits_print_what_the_verdict_says(void **state)
+{
+    (void)state;
+    static const double centres[] = {.0123, .5, .9, .999, .9996, 1.0004, 1.001, 1.004, 1.6, 12.5};
+    static const double widths[] = {.0002, .002, .01, .05};
+    for (size_t i = 0; i < sizeof centres / sizeof *centres; i++)
+        for (size_t j = 0; j < sizeof widths / sizeof *widths; j++) {
+            struct summary summary;
+            example_read(&summary);
+            struct comparison *comparison = find_headline(&summary);
+            const double value = centres[i], low = value * (1 - widths[j]), high = value * (1 + widths[j]);
+            comparison->speedup = (struct interval){.present = true, .value = value, .low = low, .high = high, .n = 6};
+            comparison->simultaneous.low = low;
+            comparison->simultaneous.high = high;
+            char *text = example_put(macros_put, &summary);
+            const double printed_low = printed(text, "SimultaneousLow"), printed_high = printed(text, "High");
+            if (printed(text, "") <= 0 || (low > 1 && printed_low <= 1) || (high < 1 && printed_high >= 1) ||
+                (widths[j] >= .002 && value > .1 && printed_low >= printed_high))
+                fail_msg("%g [%g, %g] is printed as %g [%g, %g]", value, low, high, printed(text, ""), printed_low,
+                         printed_high);
+            free(text);
+            summary_free(&summary);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_are_spelled_in_letters),
         cmocka_unit_test(test_every_macro_has_a_name_of_its_own),
         cmocka_unit_test(test_extensions_stand_beside_n),
+        cmocka_unit_test(test_limits_print_what_the_verdict_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

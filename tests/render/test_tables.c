@@ -370,6 +370,32 @@ static void test_decimals_show_small_numbers_beside_large_ones(void **state)
     assert_int_equal(decimals(2, (double[]){.0123, 2}), 3);
 }
 
+/* What decimals a column has that holds this interval beside one of 1.2 to 1.4. */
+static int interval_decimals(int format, double low, double high)
+{
+    struct table table;
+    table_init(&table, "any");
+    table_add_alike(&table, COLUMN_LIMITS, "n", "n", format);
+    table_add_row(&table, NULL);
+    table_put_limits(&table, 1.2, 1.4);
+    table_add_row(&table, NULL);
+    table_put_limits(&table, low, high);
+    const int found = table_decimals(&table, 0);
+    table_free(&table);
+    return found;
+}
+
+static void test_a_ratio_that_excludes_1_does_not_print_as_1(void **state)
+{
+    (void)state;
+    assert_int_equal(interval_decimals(TABLE_RATIOS, 1.006, 1.1), 2);
+    assert_int_equal(interval_decimals(TABLE_RATIOS, 1.004, 1.1), 3);
+    assert_int_equal(interval_decimals(TABLE_RATIOS, .9, .996), 3);
+    assert_int_equal(interval_decimals(TABLE_RATIOS, .996, 1.1), 2);   /* 1 is in it */
+    assert_int_equal(interval_decimals(TABLE_RATIOS, 1.0001, 1.1), 3); /* and no more, for all others' sake */
+    assert_int_equal(interval_decimals(1, 1.004, 1.1), 2);             /* of milliseconds 1 is nothing */
+}
+
 static void test_two_runs_are_compared_by_ratios_and_times_are_not_judged(void **state)
 {
     (void)state;
@@ -447,6 +473,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_row_of_a_long_table_stands_alone, begin, end),
         cmocka_unit_test(test_wrapped_columns_stay_within_the_line),
         cmocka_unit_test_setup_teardown(test_decimals_show_small_numbers_beside_large_ones, begin, end),
+        cmocka_unit_test(test_a_ratio_that_excludes_1_does_not_print_as_1),
         cmocka_unit_test_setup_teardown(test_two_runs_are_compared_by_ratios_and_times_are_not_judged, begin, end),
         cmocka_unit_test_setup_teardown(test_markdown, begin, end),
     };
