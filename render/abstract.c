@@ -2,6 +2,7 @@
 
 #include "render/latex.h"
 #include "render/macros.h"
+#include "render/table.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -89,13 +90,14 @@ static void put_suspicion(FILE *out, const struct comparison *comparison)
     if (rules == 0)
         return;
     const struct interval *without = &comparison->without_speedup;
+    const int decimals = without->present ? table_ratio_decimals(without->value, without->low, without->high) : 0;
     if (!without->present)
         fputs(", without which nothing is left", out);
     else if (isfinite(without->low))
-        fprintf(out, ", without which it is \\num{%.2f} [\\num{%.2f}, \\num{%.2f}]", without->value, without->low,
-                without->high);
+        fprintf(out, ", without which it is \\num{%.*f} [\\num{%.*f}, \\num{%.*f}]", decimals, without->value, decimals,
+                without->low, decimals, without->high);
     else
-        fprintf(out, ", without which it is \\num{%.2f}", without->value);
+        fprintf(out, ", without which it is \\num{%.*f}", decimals, without->value);
 }
 
 static void put_factor(FILE *out, const struct summary *summary, const struct comparison *comparison)
@@ -125,7 +127,7 @@ static void put_claim(FILE *out, const struct summary *summary, const struct com
         {"faster", " decodes faster than ", ""},
         {"slower", " decodes slower than ", ""},
         {"equal", " decodes as fast as ", " within \\EquivalenceMargin\\%"},
-        {"no difference shown", " and ", " show no difference"},
+        {"no difference shown", " is not shown to differ in speed from ", ""},
         {NULL, " beside ", ""},
     };
     if (comparison->workload != SUMMARY_ALL_WORKLOADS) {
@@ -174,6 +176,13 @@ static bool put_claims(FILE *out, const struct summary *summary, bool over_auto)
 
 /* --- the best budget ---------------------------------------------------------------------------------------------- */
 
+/* One that is rounded up would say too much. */
+static double round_down(double value, int decimals)
+{
+    const double unit = pow(10, -decimals);
+    return floor(value / unit + 1e-9) * unit;
+}
+
 static void put_best(FILE *out, const struct summary *summary)
 {
     for (int i = 0; i < summary->best_budget_count; i++) {
@@ -182,14 +191,16 @@ static void put_best(FILE *out, const struct summary *summary)
             !isfinite(best->bound.low) || !best->speedup.present)
             continue;
         bool tuned = best->selected_on && strcmp(best->selected_on, "tuning") == 0;
+        const int decimals = table_ratio_decimals(best->speedup.value, best->bound.low, best->bound.high);
         fprintf(out, "Of %d budgets, ", best->budgets);
         put_arm(out, summary, best->arm);
+        fputs(tuned ? "'s was chosen, on blocks that are reported nowhere else; on those that are it decodes"
+                    : "'s came out fastest,",
+              out);
         fprintf(out,
-                "'s is the best at \\num{%.2f} times the speed of auto; %s it is at least \\num{%.2f} with "
-                "\\IntervalLevel\\%% confidence",
-                best->speedup.value,
-                tuned ? "chosen on blocks that are reported nowhere else," : "allowing for the choice among them,",
-                best->bound.low);
+                " at \\num{%.*f} times the speed of auto%s at least \\num{%.*f} with \\IntervalLevel\\%% confidence",
+                decimals, best->speedup.value, tuned ? "," : "; allowing for the choice among them it is", decimals,
+                round_down(best->bound.low, decimals));
         put_suspicion(out, summary_compare(summary, best->arm, "auto", best->workload));
         fputs(".\n", out);
         return;
