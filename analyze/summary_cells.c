@@ -171,7 +171,7 @@ static const struct comparison *find_over_auto(const struct comparisons *compari
 static void set_outputs(const struct comparisons *comparisons, const struct cell *cell, json_t *object)
 {
     const struct comparison *over_auto = find_over_auto(comparisons, cell);
-    int compared = 0, diverged = 0;
+    int compared = 0, identical = 0, diverged = 0;
     for (int block = 0; over_auto && block < comparisons->cells->blocks; block++) {
         const struct pair *pair = &over_auto->pairs[block];
         struct divergence divergence = {0};
@@ -179,9 +179,10 @@ static void set_outputs(const struct comparisons *comparisons, const struct cell
             divergence_measure(&pair->arm->attempt, &pair->baseline->attempt, cell->workload->name, &divergence);
         compared += divergence.compared;
         diverged += divergence.diverged;
+        identical += divergence.compared - divergence.diverged - divergence.cut;
     }
     json_set(object, "requests", compared ? json_integer(compared) : json_null());
-    json_set(object, "identical", compared ? json_integer(compared - diverged) : json_null());
+    json_set(object, "identical", compared ? json_integer(identical) : json_null());
     json_set(object, "diverged", compared ? json_integer(diverged) : json_null());
 }
 

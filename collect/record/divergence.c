@@ -42,8 +42,10 @@ static void compare_outputs(const struct sample *sample, const struct sample *ba
 {
     int position = first_difference(sample, baseline);
     divergence->compared++;
-    if (position < 0)
+    if (position < 0) {
+        divergence->cut += sample->tokens != baseline->tokens;
         return;
+    }
     divergence->diverged++;
     double regret = baseline->margins ? fabs((double)baseline->margins[position]) : NAN;
     divergence->unjudged += isnan(regret);

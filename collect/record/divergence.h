@@ -8,6 +8,7 @@
 struct divergence {
     int compared;               /* outputs of the same prompt, token ids known on both sides */
     int diverged;               /* of them: a token differs before either ends */
+    int cut;                    /* of them: one begins the other and ends before it, which may be for its limit */
     int unjudged;               /* of them: the baseline has no margin where they part */
     double regret;              /* the largest: how far below the best the other choice lies at least; NaN: unknown */
     const struct sample *worst; /* the sample of that regret, else the first that diverged; borrowed; NULL: none */

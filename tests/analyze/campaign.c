@@ -109,6 +109,7 @@ static json_t *make_sample(const struct campaign_attempt *attempt, const char *w
         sample.finish = FINISH_LENGTH;
         set_tokens(&sample, attempt->margin, code && prompt == attempt->diverging_prompt,
                    code && prompt <= attempt->repetitive);
+        sample.tokens -= code && prompt == attempt->short_prompt;
         set_rounds(&sample, plain, prompt, attempt->other_rounds);
         set_times(&sample, plain, tpot_ns, start_ns);
     } else {

@@ -32,6 +32,7 @@ struct campaign_attempt {
     int failed_prompt;                        /* of code, from 1 */
     int diverging_prompt;                     /* of code: its third token is another one */
     float margin;                             /* of every token; 0: 2 */
+    int short_prompt;                         /* of code: its output ends one token before the limit */
     int repetitive;                           /* so many of code's outputs, the first, go round in a circle */
 };
 

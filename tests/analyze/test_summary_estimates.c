@@ -156,6 +156,27 @@ static void test_estimates_without_what_is_suspect(void **state)
     campaign_close(&campaign);
 }
 
+/* An output that ends before auto's of the same beginning is not called identical, nor is the speedup on it. */
+static void test_outputs_that_end_early_are_not_identical(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{\"OUTPUT_SHORT\": 0.9}");
+    for (int block = 1; block <= 3; block++) {
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6, 4e6});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6, 1e6, .short_prompt = 2});
+    }
+    json_t *summary = check_build(&campaign);
+    const json_t *lossless = json_object_get(check_cell(summary, "tp1-b16", "code"), "losslessness");
+    check_number(lossless, "requests", 9);
+    check_number(lossless, "identical", 6);
+    check_number(lossless, "diverged", 0);
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "code");
+    check_number(json_object_get(comparison, "speedup_identical"), "value", 4);
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
 /* The prompts of code that neither of two failed on; b16 answers them in 3, 3 and 2 rounds. */
 static int shared_prompts(const int failed[2])
 {
@@ -539,6 +560,7 @@ int main(void)
         cmocka_unit_test(test_outliers_are_marked_and_stay),
         cmocka_unit_test(test_what_cannot_be_paired_has_an_interval_of_its_own),
         cmocka_unit_test(test_speedup_on_the_same_outputs),
+        cmocka_unit_test(test_outputs_that_end_early_are_not_identical),
         cmocka_unit_test(test_break_even_and_what_a_round_costs),
         cmocka_unit_test(test_too_few_requests_take_the_throughput_alone),
         cmocka_unit_test(test_gpu_settings_that_change_stand_apart),

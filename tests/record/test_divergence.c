@@ -109,6 +109,28 @@ static void test_divergence_is_not_judged_where_it_says_nothing(void **state)
     attempt_free(&baseline);
 }
 
+/* What ends early is neither the same nor parts: nothing says which token would have come. */
+static void test_what_ends_early_is_not_the_same(void **state)
+{
+    (void)state;
+    for (int of_baseline = 0; of_baseline < 2; of_baseline++) {
+        struct attempt attempt, baseline;
+        struct divergence divergence;
+        fixture_build(&attempt, "tp1-b8");
+        fixture_build(&baseline, "tp1-auto");
+        divergence_measure(&attempt, &baseline, "code", &divergence);
+        assert_true(divergence.compared == 10 && divergence.diverged == 0 && divergence.cut == 0);
+        (of_baseline ? &baseline : &attempt)->samples[6].tokens = 3;
+        divergence_measure(&attempt, &baseline, "code", &divergence);
+        assert_true(divergence.compared == 10 && divergence.diverged == 0 && divergence.cut == 1);
+        part(&attempt, &baseline, 1); /* behind the end of the one */
+        divergence_measure(&attempt, &baseline, "code", &divergence);
+        assert_true(divergence.compared == 10 && divergence.diverged == 0 && divergence.cut == 1);
+        attempt_free(&attempt);
+        attempt_free(&baseline);
+    }
+}
+
 /* A large regret decides even where another sample's is unknown, whichever comes first. */
 static void test_the_worst_divergence_decides(void **state)
 {
@@ -138,6 +160,7 @@ int main(void)
         cmocka_unit_test(test_divergence_is_judged_by_its_first_token),
         cmocka_unit_test(test_divergence_without_margins_is_suspect),
         cmocka_unit_test(test_divergence_is_not_judged_where_it_says_nothing),
+        cmocka_unit_test(test_what_ends_early_is_not_the_same),
         cmocka_unit_test(test_the_worst_divergence_decides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
