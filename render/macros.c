@@ -198,7 +198,8 @@ static bool is_first_with_rule(const struct summary *summary, int index)
     return true;
 }
 
-/* "No exclusions", or what stands in every caption: "3 of 48 attempts excluded (INCOMPLETE, WITHDRAWN)". */
+/* "No exclusions", or what stands in every caption: "3 of 48 attempts excluded at least in part (INCOMPLETE,
+ * WITHDRAWN)": of some a pair, a workload or a metric alone. */
 static void put_excluded(FILE *out, const struct summary *summary)
 {
     int invalid = summary_invalid_attempts(summary), rules = 0;
@@ -206,7 +207,7 @@ static void put_excluded(FILE *out, const struct summary *summary)
     if (invalid == 0)
         fputs("No exclusions", out);
     else
-        fprintf(out, "%d of %d attempts excluded", invalid, summary_attempts(summary));
+        fprintf(out, "%d of %d attempts excluded at least in part", invalid, summary_attempts(summary));
     for (int i = 0; i < summary->verdict_count && invalid > 0; i++) {
         const struct summary_verdict *verdict = &summary->verdicts[i];
         if (strcmp(verdict->level, "invalid") != 0 || !is_first_with_rule(summary, i))
@@ -217,7 +218,7 @@ static void put_excluded(FILE *out, const struct summary *summary)
     fputs(rules ? ")}\n" : "}\n", out);
 }
 
-/* "none is invalid", "1 is invalid", "3 are invalid". */
+/* "none is invalid", "1 is invalid at least in part", "3 are invalid at least in part". */
 static void put_invalid(FILE *out, int invalid)
 {
     fputs("\\newcommand{\\AreInvalid}{", out);
@@ -225,7 +226,7 @@ static void put_invalid(FILE *out, int invalid)
         fputs("none is", out);
     else
         fprintf(out, "\\AttemptsInvalid{} %s", invalid == 1 ? "is" : "are");
-    fputs(" invalid}\n", out);
+    fputs(invalid ? " invalid at least in part}\n" : " invalid}\n", out);
 }
 
 static void put_record(FILE *out, const struct summary *summary)

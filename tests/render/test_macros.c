@@ -98,6 +98,19 @@ static void test_extensions_stand_beside_n(void **state)
     json_decref(twice);
 }
 
+/* One verdict on a pair, a workload or a metric makes an attempt one of them. */
+static void test_what_is_excluded_in_part_is_not_said_to_be_excluded(void **state)
+{
+    (void)state;
+    struct summary summary;
+    example_read(&summary);
+    char *text = example_put(macros_put, &summary);
+    assert_non_null(strstr(text, "\\newcommand{\\Excluded}{4 of 52 attempts excluded at least in part ("));
+    assert_non_null(strstr(text, "{\\AttemptsInvalid{} are invalid at least in part}"));
+    free(text);
+    summary_free(&summary);
+}
+
 static double printed(const char *text, const char *ending)
 {
     char *begin = xformat("\\newcommand{\\SpeedupBSixteenOverAuto%s}{\\num{", ending);
@@ -153,6 +166,7 @@ int main(void)
         cmocka_unit_test(test_names_are_spelled_in_letters),
         cmocka_unit_test(test_every_macro_has_a_name_of_its_own),
         cmocka_unit_test(test_extensions_stand_beside_n),
+        cmocka_unit_test(test_what_is_excluded_in_part_is_not_said_to_be_excluded),
         cmocka_unit_test(test_limits_print_what_the_verdict_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
