@@ -215,7 +215,8 @@ static void put_excluded(FILE *out, const struct summary *summary)
     if (invalid == 0)
         fputs("Of \\Attempts{} attempts none was excluded", out);
     else
-        fprintf(out, "Of \\Attempts{} attempts, \\AttemptsInvalid{} %s excluded at least in part, each by a written rule",
+        fprintf(out,
+                "Of \\Attempts{} attempts, \\AttemptsInvalid{} %s excluded at least in part, each by a written rule",
                 invalid == 1 ? "was" : "were");
     fputs(summary_is_imported(summary) ? ".\n"
                                        : "; speedups of this machine, model and these prompts say nothing of others.\n",

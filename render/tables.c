@@ -102,7 +102,8 @@ void tables_put_markdown(FILE *out, const struct summary *summary)
         fprintf(out, "Run %s after %s:\n\n", summary->versus.after, summary->versus.before);
         put_markdown_table(out, summary, "versus", tables_fill_versus);
     }
-    fprintf(out, "%d of %d attempts excluded at least in part.", summary_invalid_attempts(summary), summary_attempts(summary));
+    fprintf(out, "%d of %d attempts excluded at least in part.", summary_invalid_attempts(summary),
+            summary_attempts(summary));
     for (int i = 0; i < summary->run_count; i++)
         fprintf(out, " Ledger of %lld lines, head `%s`.", (long long)summary->runs[i].ledger_lines,
                 summary->runs[i].ledger_head);
