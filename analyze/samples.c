@@ -25,7 +25,7 @@ static double sum_accepted(const struct sample *sample)
 
 static double emitted_tokens(const struct sample *sample)
 {
-    return sample->tokens >= 0 && sample->first_tokens >= 0 ? sample->tokens - sample->first_tokens : NAN;
+    return sample->tokens >= 0 && sample->first_tokens >= 0 ? (double)(sample->tokens - sample->first_tokens) : NAN;
 }
 
 /* Where what the rounds committed does not end within the last of them, only what was emitted is believed. */
@@ -95,7 +95,7 @@ static void add_sample(const struct sample *sample, const struct sample *other, 
         sums->prompts++;
         sums->decode_ns += sample->decode_ns;
         sums->tokens += decoded_tokens(sample);
-        sums->rounds += sample->rounds > 0 ? sample->rounds : NAN;
+        sums->rounds += sample->rounds > 0 ? (double)sample->rounds : NAN;
     }
     if (has_first(sample) && has_first(other)) {
         sums->first_prompts++;
@@ -119,7 +119,8 @@ static struct sample_sums sum_stated(const struct attempt *attempt)
     if (times.ttft_ns > 0) {
         sums.first_prompts = requests;
         sums.first_ns = requests * times.ttft_ns;
-        sums.first_tokens = attempt->observed.tokens > 0 ? requests : NAN; /* beside mean times, without weight */
+        sums.first_tokens =
+            attempt->observed.tokens > 0 ? (double)requests : NAN; /* beside mean times, without weight */
     }
     return sums;
 }
@@ -149,7 +150,7 @@ struct sample_times samples_times(const struct sample *sample)
     const bool first = has_first(sample), decode = has_decode(sample);
     return (struct sample_times){
         .tpot_ns = decode ? sample->decode_ns / decoded_tokens(sample) : NAN,
-        .ttft_ns = first ? sample->ttft_ns : NAN,
+        .ttft_ns = first ? (double)sample->ttft_ns : NAN,
         .end_to_end_ns = first && decode ? (double)sample->ttft_ns + sample->decode_ns : NAN,
     };
 }
@@ -285,12 +286,13 @@ void samples_free_rounds(struct round_sums *sums)
 /* With one request at a time nobody waits for another. */
 static double stalled_ns(const struct attempt *attempt, const struct sample *sample)
 {
-    return sample->stall_ns >= 0 ? sample->stall_ns : attempt->arm.concurrency == 1 ? 0 : NAN;
+    return sample->stall_ns >= 0 ? (double)sample->stall_ns : attempt->arm.concurrency == 1 ? 0 : NAN;
 }
 
+/* NAN is a float: an integer beside it would become one, with 24 bits of its own. */
 static double known(int64_t value)
 {
-    return value >= 0 ? value : NAN;
+    return value >= 0 ? (double)value : NAN;
 }
 
 void samples_add_stages(const struct attempt *attempt, const char *workload, const struct attempt *beside,

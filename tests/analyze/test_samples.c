@@ -166,6 +166,29 @@ static void test_time_of_a_round_is_without_stalls(void **state)
     assert_true(isnan(samples_round_ns(&sums)));
 }
 
+/* Minutes in nanoseconds: what the stages leave over of them is a difference of numbers that are nearly equal. */
+static void test_long_times_keep_their_nanoseconds(void **state)
+{
+    struct attempt *attempt = *state;
+    struct stage_sums sums = {0};
+    const int64_t long_ns = 123456789013;
+    attempt->arm.concurrency = 2;
+    for (int i = 0; i < 3; i++) {
+        struct sample *sample = &attempt->samples[i];
+        sample->decode_ns = 5 * long_ns + 1;
+        sample->ttft_ns = sample->stall_ns = sample->communicate_ns = long_ns;
+        for (int stage = 0; stage < STAGE_COUNT; stage++)
+            sample->stages_ns[stage] = long_ns + stage;
+        assert_true(samples_times(sample).ttft_ns == (double)long_ns);
+        assert_true(samples_times(sample).end_to_end_ns == 6.0 * (double)long_ns + 1);
+    }
+    samples_add_stages(attempt, "code", NULL, &sums);
+    assert_true(sums.decode_ns == 15.0 * (double)long_ns + 3);
+    assert_true(sums.stall_ns == 3.0 * (double)long_ns && sums.communicate_ns == sums.stall_ns);
+    for (int stage = 0; stage < STAGE_COUNT; stage++)
+        assert_true(sums.stage_ns[stage] == 3.0 * (double)(long_ns + stage));
+}
+
 static void test_times_of_a_sample(void **state)
 {
     struct attempt *attempt = *state;
@@ -236,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_rounds, make_attempt, free_attempt),
         cmocka_unit_test_setup_teardown(test_stages, make_attempt, free_attempt),
         cmocka_unit_test_setup_teardown(test_time_of_a_round_is_without_stalls, make_attempt, free_attempt),
+        cmocka_unit_test_setup_teardown(test_long_times_keep_their_nanoseconds, make_attempt, free_attempt),
         cmocka_unit_test_setup_teardown(test_times_of_a_sample, make_attempt, free_attempt),
         cmocka_unit_test_setup_teardown(test_tokens_of_all_requests_in_flight, make_attempt, free_attempt),
         cmocka_unit_test_setup_teardown(test_fewer_samples, make_attempt, free_attempt),
