@@ -4,6 +4,7 @@
 #include "analyze/versus.h"
 #include "collect/base/json.h"
 #include "collect/base/option.h"
+#include "collect/base/streams.h"
 #include "collect/plan_store.h"
 
 #include <stdio.h>
@@ -70,9 +71,10 @@ int main(int argc, char **argv)
         .maximum_arguments = 2,
     };
     int count;
+    streams_open();
     enum option_result parsed = option_parse(&command, argc, argv, &count);
     if (parsed != OPTION_RUN)
-        return parsed == OPTION_HELP_SHOWN ? EXIT_CODE_OK : EXIT_CODE_USAGE;
+        return streams_close(parsed == OPTION_HELP_SHOWN ? EXIT_CODE_OK : EXIT_CODE_USAGE);
     if (format && strcmp(format, export_format_names[EXPORT_CSV]) != 0 &&
         strcmp(format, export_format_names[EXPORT_JSON]) != 0) {
         fprintf(stderr, "analyze: --export is \"%s\"; it must be csv or json\n", format);
@@ -83,6 +85,5 @@ int main(int argc, char **argv)
     if (result)
         fprintf(stderr, "analyze: %s\n", error.message);
     /* At once: to give millions of pieces back one by one would take a tenth of the time that all takes. */
-    fflush(NULL);
-    _exit(result ? EXIT_CODE_FAILURE : EXIT_CODE_OK);
+    _exit(streams_close(result ? EXIT_CODE_FAILURE : EXIT_CODE_OK));
 }

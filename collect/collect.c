@@ -1,4 +1,5 @@
 #include "collect/base/error.h"
+#include "collect/base/streams.h"
 #include "collect/command.h"
 
 #include <stdio.h>
@@ -31,7 +32,7 @@ static void print_help(FILE *stream)
         fprintf(stream, "  %-12s %s\n", commands[i].name, commands[i].purpose);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
@@ -46,4 +47,10 @@ int main(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
     fprintf(stderr, "unknown command %s; `collect --help` lists them\n", argv[1]);
     return EXIT_CODE_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    streams_open();
+    return streams_close(run(argc, argv));
 }

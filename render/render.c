@@ -1,5 +1,6 @@
 /* render: summary.json -> figures, tables and the report. */
 #include "collect/base/option.h"
+#include "collect/base/streams.h"
 #include "render/report.h"
 #include "render/tables.h"
 
@@ -25,9 +26,10 @@ int main(int argc, char **argv)
         .maximum_arguments = 1,
     };
     int count;
+    streams_open();
     enum option_result parsed = option_parse(&command, argc, argv, &count);
     if (parsed != OPTION_RUN)
-        return parsed == OPTION_HELP_SHOWN ? EXIT_CODE_OK : EXIT_CODE_USAGE;
+        return streams_close(parsed == OPTION_HELP_SHOWN ? EXIT_CODE_OK : EXIT_CODE_USAGE);
     struct summary summary;
     struct error error = {0};
     int result = summary_read(argv[0], &summary, &error);
@@ -42,5 +44,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", error.message);
     else
         fprintf(stderr, "%s/%s is ready\n", folder, parts ? "parts.tex" : "report.pdf");
-    return result ? EXIT_CODE_FAILURE : EXIT_CODE_OK;
+    return streams_close(result ? EXIT_CODE_FAILURE : EXIT_CODE_OK);
 }
