@@ -97,7 +97,21 @@ static int sync_folder_of(const char *path, struct error *error)
     return result;
 }
 
-int file_write_whole(const char *path, const void *bytes, size_t size, struct error *error)
+/* What is renamed to `path` takes its place, so that must be a file, or nothing as yet: never a device, which root
+ * would take from the whole machine. A link stays, and the file that it names is replaced. To be free()d; or NULL. */
+static char *find_place(const char *path, struct error *error)
+{
+    struct stat status;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+        fail(error, "%s: not a file%s; name a file, which is then written", path,
+             S_ISDIR(status.st_mode) ? ", but a folder" : "");
+        return NULL;
+    }
+    char *real = lstat(path, &status) == 0 && S_ISLNK(status.st_mode) ? realpath(path, NULL) : NULL;
+    return real ? real : xstrdup(path);
+}
+
+static int write_to_place(const char *path, const void *bytes, size_t size, struct error *error)
 {
     char *temporary = xformat("%s.%ld.tmp", path, (long)getpid());
     int result = -1;
@@ -123,6 +137,14 @@ out:
     if (result)
         unlink(temporary);
     free(temporary);
+    return result;
+}
+
+int file_write_whole(const char *path, const void *bytes, size_t size, struct error *error)
+{
+    char *place = find_place(path, error);
+    int result = place ? write_to_place(place, bytes, size, error) : -1;
+    free(place);
     return result;
 }
 

@@ -210,6 +210,61 @@ static int write_with_little_room(const char *path, const char *bytes, size_t si
     return WEXITSTATUS(status);
 }
 
+/* As root, /dev/null would be a file from then on, and for everybody. */
+static void replaces_nothing_but_files(void **state)
+{
+    (void)state;
+    char *pipe_path = file_join(folder, "pipe"), *inner = file_join(folder, "inner"), *link = file_join(folder, "link");
+    char *linked_folder = file_join(folder, "linked-folder");
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    assert_int_equal(symlink("pipe", link), 0);
+    assert_int_equal(symlink("inner", linked_folder), 0);
+    const struct {
+        const char *path, *said;
+    } cases[] = {
+        {pipe_path, "not a file; name a file, which is then written"},
+        {link, "not a file; name a file, which is then written"},
+        {inner, "not a file, but a folder; name a file, which is then written"},
+        {linked_folder, "not a file, but a folder; name a file, which is then written"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct error error = {0};
+        struct stat before, after;
+        assert_int_equal(lstat(cases[i].path, &before), 0);
+        assert_int_equal(file_write_whole(cases[i].path, "text", 4, &error), -1);
+        expect_message(&error, cases[i].path, cases[i].said);
+        assert_int_equal(lstat(cases[i].path, &after), 0);
+        assert_int_equal(after.st_ino, before.st_ino);
+    }
+    assert_int_equal(count_entries(), 4);
+    free(pipe_path);
+    free(inner);
+    free(link);
+    free(linked_folder);
+}
+
+/* A link stays one, wherever it leads: /dev/stdout is one as well. */
+static void replaces_the_file_that_a_link_names(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    struct stat status;
+    char *path = file_join(folder, "x"), *link = file_join(folder, "link");
+    fixture_write(path, "old", 3);
+    assert_int_equal(symlink("x", link), 0);
+    assert_int_equal(file_write_whole(link, "new", 3, &error), 0);
+    expect_content(path, "new");
+    assert_int_equal(lstat(link, &status), 0);
+    assert_true(S_ISLNK(status.st_mode));
+    unlink(path);
+    assert_int_equal(file_write_whole(link, "again", 5, &error), 0);
+    expect_content(link, "again");
+    assert_int_equal(count_entries(), 1);
+    free(path);
+    free(link);
+}
+
 static void leaves_the_old_file_where_writing_fails(void **state)
 {
     (void)state;
@@ -232,7 +287,7 @@ static void leaves_nothing_where_it_cannot_replace(void **state)
     assert_int_equal(mkdir(path, 0777), 0);
     fixture_write(inside, "kept", 4);
     assert_int_equal(file_write_whole(path, "new", 3, &error), -1);
-    assert_non_null(strstr(error.message, "cannot rename to "));
+    expect_message(&error, path, "not a file, but a folder; name a file, which is then written");
     expect_content(inside, "kept");
     assert_int_equal(file_write_whole(absent, "new", 3, &other), -1);
     assert_non_null(strstr(other.message, "cannot create: No such file or directory"));
@@ -414,6 +469,8 @@ int main(void)
         TEST(follows_links_to_files),
         TEST(refuses_what_it_may_not_read),
         TEST(replaces_whole_files),
+        TEST(replaces_nothing_but_files),
+        TEST(replaces_the_file_that_a_link_names),
         TEST(leaves_the_old_file_where_writing_fails),
         TEST(leaves_nothing_where_it_cannot_replace),
         TEST(refuses_a_folder_that_it_may_not_write),
