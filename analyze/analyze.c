@@ -5,6 +5,7 @@
 #include "collect/base/json.h"
 #include "collect/base/option.h"
 #include "collect/base/streams.h"
+#include "collect/plan_check.h"
 #include "collect/plan_store.h"
 
 #include <stdio.h>
@@ -24,7 +25,8 @@ static json_t *summarise(const char *folder, struct error *error)
     }
     int result = plan_read(path, &plan, error);
     free(path);
-    if (result || run_read(folder, &plan.rules, &run, error))
+    if (result || run_read(folder, &plan.rules, &run, error) ||
+        (!run.ledger.broken_at && plan_check(folder, &run.ledger, error)))
         return NULL;
     plan_add_imported(&plan, &run);
     return summary_build(&run, &plan, error);

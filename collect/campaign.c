@@ -4,6 +4,7 @@
 #include "collect/base/json.h"
 #include "collect/interrupt.h"
 #include "collect/measure.h"
+#include "collect/plan_check.h"
 #include "collect/plan_store.h"
 
 #include <libgen.h>
@@ -253,8 +254,8 @@ static int run_campaign(struct campaign *campaign, struct error *error)
 {
     char *plan_path = NULL;
     int result = -1;
-    if (read_run(campaign, error) || measure_note_ends(&campaign->run, &campaign->ledger, error) ||
-        prepare(campaign, error))
+    if (read_run(campaign, error) || plan_check(campaign->folder, &campaign->ledger, error) ||
+        measure_note_ends(&campaign->run, &campaign->ledger, error) || prepare(campaign, error))
         goto out;
     int stored = plan_store(campaign->plan, campaign->folder, &campaign->ledger, &plan_path, error);
     if (stored < 0)

@@ -3,6 +3,7 @@
 #include "collect/base/clock.h"
 #include "collect/base/json.h"
 #include "collect/interrupt.h"
+#include "collect/plan_check.h"
 #include "collect/record/energy.h"
 #include "collect/telemetry.h"
 
@@ -147,6 +148,11 @@ static int begin(struct recording *recording, const struct task *task, struct pl
     json_t *details = json_object();
     json_set(details, "workloads", make_cell_hashes(recording->measure->subject, task));
     set_ledger(details, recording->measure->ledger);
+    if (plan_check_note(recording->measure->folder, recording->measure->plan_file, details, recording->error)) {
+        json_decref(details);
+        json_decref(memory);
+        return -1;
+    }
     if (make_folder(recording) || note(recording, LEDGER_COLLECT, "begin", details)) {
         json_decref(memory);
         return -1;

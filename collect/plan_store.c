@@ -7,9 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+char *plan_store_name(int number)
+{
+    return number == 1 ? xstrdup("plan.json") : xformat("plan-%d.json", number);
+}
+
 static char *path_of(const char *folder, int number)
 {
-    return number == 1 ? xformat("%s/plan.json", folder) : xformat("%s/plan-%d.json", folder, number);
+    char *name = plan_store_name(number), *path = file_join(folder, name);
+    free(name);
+    return path;
 }
 
 static int count_stored(const char *folder)

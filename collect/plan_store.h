@@ -8,6 +8,9 @@
 /* The folder of a run: `name` itself where it is a path, otherwise runs/name; to be free()d. */
 char *plan_store_folder(const char *runs, const char *name);
 
+/* What the number-th plan of a run is called, from 1: plan.json, plan-2.json; to be free()d. */
+char *plan_store_name(int number);
+
 /* Path of the newest plan in the folder, to be free()d; NULL where there is none. */
 char *plan_store_find(const char *folder);
 

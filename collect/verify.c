@@ -1,5 +1,8 @@
 #include "collect/verify.h"
 
+#include "collect/base/json.h"
+#include "collect/plan_check.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,52 +55,33 @@ static void verify_chain(const struct ledger *ledger, struct verification *verif
 /* --- files ----------------------------------------------------------------------------------------------------------
  */
 
-/* The newest line that notes a plan of that name; those before it were noted, and the program ended before it wrote the
- * plan. */
-static bool is_noted_again(const struct ledger *ledger, size_t index)
+static void add_problem(void *context, char *problem)
 {
-    const char *plan = text_of(json_array_get(ledger->lines, index), "plan");
-    for (size_t i = index + 1; i < json_array_size(ledger->lines); i++) {
-        const json_t *line = json_array_get(ledger->lines, i);
-        if (strcmp(text_of(line, "action"), "amend") == 0 && strcmp(text_of(line, "plan"), plan) == 0)
-            return true;
-    }
-    return false;
+    add(context, problem);
 }
 
-static bool is_measured_under(const struct run *run, const char *plan)
+/* In older runs attempts name their plan, and begins do not. */
+static void verify_plan_of(const struct run *run, const struct attempt *attempt, json_t *seen,
+                           struct verification *verification)
 {
-    for (int i = 0; i < run->attempt_count; i++)
-        if (strcmp(text_of(run->attempts[i].attempt.header, "plan"), plan) == 0)
-            return true;
-    return false;
-}
-
-static void verify_plan(const struct run *run, const json_t *line, struct verification *verification)
-{
-    char hash[FILE_HASH_SIZE], *path = file_join(run->folder, text_of(line, "plan"));
-    struct error error = {0};
-    if (file_hash(path, hash, &error))
-        add(verification, xstrdup(error.message));
-    else if (strcmp(hash, text_of(line, "sha256")) != 0)
-        add(verification, xformat("%s: is not the plan that the ledger noted", path));
-    verification->files++;
+    const char *plan = text_of(attempt->header, "plan");
+    const struct history_entry *entry = run_history(run, attempt);
+    if (!plan[0] || json_object_get(seen, plan) || (entry && entry->begin && json_object_get(entry->begin, "plan")))
+        return;
+    json_set(seen, plan, json_true());
+    char *path = file_join(run->folder, plan);
+    if (!file_exists(path))
+        add(verification, xformat("%s: is gone, and attempts were measured under it", path));
     free(path);
 }
 
 static void verify_plans(const struct run *run, struct verification *verification)
 {
-    size_t i;
-    const json_t *line;
-    json_array_foreach(run->ledger.lines, i, line)
-    {
-        if (strcmp(text_of(line, "action"), "amend") != 0 || is_noted_again(&run->ledger, i))
-            continue;
-        char *path = file_join(run->folder, text_of(line, "plan"));
-        if (file_exists(path) || is_measured_under(run, text_of(line, "plan")))
-            verify_plan(run, line, verification);
-        free(path);
-    }
+    json_t *seen = json_object();
+    verification->files += plan_check_each(run->folder, &run->ledger, add_problem, verification);
+    for (int i = 0; i < run->attempt_count; i++)
+        verify_plan_of(run, &run->attempts[i].attempt, seen, verification);
+    json_decref(seen);
 }
 
 /* An attempt that was begun and left no file is what a crash leaves; one that ended had a file. */

@@ -4,6 +4,7 @@
 #include "collect/base/json.h"
 #include "collect/import/header.h"
 #include "collect/import/merge.h"
+#include "collect/plan_check.h"
 #include "collect/plan_parts.h"
 #include "collect/plan_store.h"
 #include "collect/schedule.h"
@@ -182,6 +183,13 @@ static int begin(struct store *store, const char *id, const json_t *workloads, s
         json_set(hashes, name, json_incref(json_object_get(entry, "cell_hash")));
     json_set(details, "workloads", hashes);
     set_ledger(details, &store->ledger);
+    char *plan = xstrdup(store->plan_path);
+    int result = plan_check_note(store->folder, basename(plan), details, error);
+    free(plan);
+    if (result) {
+        json_decref(details);
+        return -1;
+    }
     return note(store, LEDGER_COLLECT, "begin", id, details, error);
 }
 

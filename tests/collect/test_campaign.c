@@ -254,6 +254,35 @@ static void keeps_the_headline_once_measuring_has_begun(void **state)
     bench_expect_success(bench);
 }
 
+/* Behind the program's back neither. */
+static void refuses_a_stored_plan_that_was_changed(void **state)
+{
+    struct bench *bench = *state;
+    bench_read_plan(bench, "{'headline': {'comparisons': [['b8', 'auto']]}}");
+    bench_expect_success(bench);
+    struct run run;
+    bench_read_run(bench, &run);
+    const json_t *begin = json_array_get(run.ledger.lines, 0);
+    char *folder = bench_run_folder(bench), *path = file_join(folder, "plan.json"), hash[FILE_HASH_SIZE];
+    struct error error = {0};
+    assert_int_equal(file_hash(path, hash, &error), 0);
+    assert_string_equal(json_string_value(json_object_get(begin, "plan")), "plan.json");
+    assert_string_equal(json_string_value(json_object_get(begin, "plan_sha256")), hash);
+    size_t lines = json_array_size(run.ledger.lines);
+    run_free(&run);
+
+    const char *changed = "{'headline': {'comparisons': [['linear', 'auto']]}, 'blocks': 3}";
+    bench_read_plan(bench, changed);
+    assert_int_equal(json_dump_file(bench->plan.json, path, 0), 0);
+    bench_run(bench, NULL);
+    assert_non_null(strstr(bench->error.message, "plan.json: is not the plan that the ledger noted"));
+    bench_read_run(bench, &run);
+    assert_int_equal(json_array_size(run.ledger.lines), lines);
+    run_free(&run);
+    free(path);
+    free(folder);
+}
+
 /* Block 1 has one of the two prompts, blocks 2 and 3 the other one, under other hashes. */
 static void measures_tuning_blocks_on_the_other_half_of_the_prompts(void **state)
 {
@@ -344,6 +373,7 @@ int main(void)
         TEST(does_not_try_again_what_must_fail_again),
         TEST(measures_only_what_a_plan_grew_by),
         TEST(keeps_the_headline_once_measuring_has_begun),
+        TEST(refuses_a_stored_plan_that_was_changed),
         TEST(measures_tuning_blocks_on_the_other_half_of_the_prompts),
         TEST(measures_baselines_again_in_a_new_session),
         TEST(begins_new_cells_where_a_setting_changed),

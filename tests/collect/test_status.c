@@ -231,8 +231,8 @@ static void what_was_changed_does_not_hold(void **state)
         {cut_tail, "TAMPERED: the ledger has no begin for it\n"},
         {carry_other_count, "ledger.jsonl:11: carries another head or count than the lines before it have\n"},
         {carry_other_head, "ledger.jsonl:11: carries another head or count than the lines before it have\n"},
-        {amend_with_another_plan, "plan.json: is not the plan that the ledger noted\n"},
-        {measure_without_plan, "plan-2.json: cannot open: No such file or directory\n"},
+        {amend_with_another_plan, "plan.json: is not the plan that the ledger noted; restore it from a copy\n"},
+        {measure_without_plan, "plan-2.json: is gone, and attempts were measured under it\n"},
         {leave_a_purged_file, "tp1-b8/2-1.jsonl: was purged, but is still there; `collect purge` removes it\n"},
         {leave_an_end_out, "demo/tp1-b8/1-2: has ended, but the ledger has no hash of it; `collect run` notes it\n"},
     };
