@@ -120,7 +120,10 @@ static void print_ledger(const struct ledger *ledger)
 
 static void print_status(const struct status *status)
 {
-    printf("%s: %s; %d attempts\n\n", status->plan.name, status->plan.title, status->run.attempt_count);
+    char *title = xstrdup(status->plan.title);
+    make_printable(title);
+    printf("%s: %s; %d attempts\n\n", status->plan.name, title, status->run.attempt_count);
+    free(title);
     print_table(&status->plan, &status->run);
     print_verdicts(&status->run);
     print_ledger(&status->run.ledger);

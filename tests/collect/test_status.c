@@ -104,6 +104,22 @@ static void shows_the_run_to_programs(void **state)
     json_decref(object);
 }
 
+/* What files hold may break no line and steer no terminal. */
+static void shows_titles_on_one_line(void **state)
+{
+    (void)state;
+    char *path = file_join(run_folder, "plan.json");
+    struct error error = {0};
+    json_t *plan = json_read_file(path, &error);
+    assert_non_null(plan);
+    json_set(plan, "title", json_string("one\ntwo\x1B[2J"));
+    assert_int_equal(json_dump_file(plan, path, 0), 0);
+    assert_int_equal(status(NULL), 0);
+    assert_int_equal(strncmp(said, "tiny: one two [2J; 5 attempts\n", 30), 0);
+    json_decref(plan);
+    free(path);
+}
+
 static void what_is_whole_holds(void **state)
 {
     (void)state;
@@ -252,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_path_does_for_a_name),
         TEST(shows_the_run_to_programs),
+        TEST(shows_titles_on_one_line),
         TEST(what_is_whole_holds),
         TEST(a_plan_that_was_noted_and_never_written_takes_nothing),
         TEST(what_was_changed_does_not_hold),
