@@ -307,7 +307,7 @@ static int read_headline(struct plan *plan, const struct sections *sections, str
     char where[WHERE_SIZE];
     snprintf(where, sizeof where, "%s: headline", plan->path);
     const struct json_field fields[] = {
-        {"comparisons", JSON_FIELD_ARRAY, &comparisons, true, 0, 0},
+        {"comparisons", JSON_FIELD_ARRAY, &comparisons, false, 0, 0},
         {"alpha", JSON_FIELD_DOUBLE, &plan->alpha, false, 1e-6, 0.5},
         {0},
     };

@@ -58,7 +58,7 @@ static int refuse_unknown(const json_t *object, const char *where, const struct 
             continue;
         if (nearest)
             return fail(error, "%s: unknown key \"%s\"; did you mean \"%s\"?", where, key, nearest);
-        return fail(error, "%s: unknown key \"%s\"; remove it or look it up in CONTRIBUTING.md", where, key);
+        return fail(error, "%s: unknown key \"%s\"; remove it or look it up in README.md", where, key);
     }
     return 0;
 }

@@ -129,11 +129,11 @@ static void proposes_the_nearest_key(void **state)
         {"nubmer", "unknown key \"nubmer\"; did you mean \"number\"?"},
         {"Text", "unknown key \"Text\"; did you mean \"text\"?"},
         {"texts", "unknown key \"texts\"; did you mean \"text\"?"},
-        {"temperature", "unknown key \"temperature\"; remove it or look it up in CONTRIBUTING.md"},
+        {"temperature", "unknown key \"temperature\"; remove it or look it up in README.md"},
         {"a-key-that-is-longer-than-any-that-is-ever-compared",
          "unknown key \"a-key-that-is-longer-than-any-that-is-ever-compared\"; remove it or look it up in "
-         "CONTRIBUTING.md"},
-        {"line\nbreak \x1B[2J", "unknown key \"line break  [2J\"; remove it or look it up in CONTRIBUTING.md"},
+         "README.md"},
+        {"line\nbreak \x1B[2J", "unknown key \"line break  [2J\"; remove it or look it up in README.md"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct error error = {0};

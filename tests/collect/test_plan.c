@@ -162,6 +162,17 @@ static void reads_the_demo_plan(void **state)
     plan_free(&plan);
 }
 
+/* The level of the intervals, of which a plan without comparisons has as many. */
+static void sets_alpha_alone(void **state)
+{
+    (void)state;
+    struct plan plan;
+    read_good("{'headline': {'alpha': 0.1}}", &plan);
+    assert_int_equal(plan.comparison_count, 0);
+    assert_float_equal(plan.alpha, 0.1, 0);
+    plan_free(&plan);
+}
+
 static void fills_in_what_is_left_out(void **state)
 {
     (void)state;
@@ -426,6 +437,7 @@ int main(void)
         cmocka_unit_test(reads_every_plan_that_is_shipped),
         cmocka_unit_test(refuses_servers_that_cannot_be),
         cmocka_unit_test(fills_in_what_is_left_out),
+        cmocka_unit_test(sets_alpha_alone),
         cmocka_unit_test(takes_all_dimensions_of_arms_and_sampling),
         cmocka_unit_test(takes_what_is_put_around_prompts),
         cmocka_unit_test(takes_thresholds),
