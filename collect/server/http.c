@@ -43,6 +43,14 @@ static struct curl_slist *make_headers(const char *api_key)
     return headers;
 }
 
+bool http_is_url(const char *url)
+{
+    CURLU *parts = curl_url();
+    bool result = parts && curl_url_set(parts, CURLUPART_URL, url, 0) == CURLUE_OK;
+    curl_url_cleanup(parts);
+    return result;
+}
+
 struct http *http_open(const char *url, const char *api_key, struct error *error)
 {
     size_t length = strlen(url);

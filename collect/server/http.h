@@ -11,6 +11,9 @@
 
 struct http;
 
+/* Whether there can be anything at that address. */
+bool http_is_url(const char *url);
+
 /* `url`: "http://127.0.0.1:30000", with a path before all paths where it has one. `api_key` (NULL: none) is sent as a
  * bearer token, and kept in memory only. */
 struct http *http_open(const char *url, const char *api_key, struct error *error);

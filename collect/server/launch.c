@@ -2,6 +2,7 @@
 
 #include "collect/base/file.h"
 #include "collect/base/json.h"
+#include "collect/server/http.h"
 #include "collect/server/secret.h"
 
 #include <arpa/inet.h>
@@ -88,12 +89,49 @@ json_t *launch_describe(const struct plan_server *server, const struct arm *arm)
     return make_argv(server, arm, &values);
 }
 
+/* --- addresses ---------------------------------------------------------------------------------------------------- */
+
+/* Where the port stands in a URL: behind the colon; NULL where there is none. */
+static char *find_port(char *url)
+{
+    char *host = strstr(url, "://") + 3, *end = host + strcspn(host, "/"), *colon = NULL;
+    for (char *at = host; at < end; at++)
+        if (*at == ':' && at[1] >= '0' && at[1] <= '9')
+            colon = at;
+        else if (*at == ']')
+            colon = NULL;
+    return colon ? colon + 1 : NULL;
+}
+
 static bool has_budget(const json_t *strings)
 {
     for (size_t i = 0; i < json_array_size(strings); i++)
         if (strstr(json_string_value(json_array_get(strings, i)), "{budget}"))
             return true;
     return false;
+}
+
+/* What would only be told by a server that never answers. */
+static int check_url(const struct plan_server *server, const struct arm *arm, const char *where, struct error *error)
+{
+    const struct values values = make_values(arm, NULL, NULL);
+    char *url = fill(server->url[arm->method], &values), *port = find_port(url);
+    int result = 0;
+    if (port && strtol(port, NULL, 10) == 0) {
+        if (!server->launch.argv && !server->launch.start)
+            result = fail(error,
+                          "%s: source: port 0 of \"url\" is a free one for a server that is launched, and none is; "
+                          "write the port of the one that is running",
+                          where);
+        *port = '1';
+    }
+    if (!result && !http_is_url(url))
+        result = fail(error,
+                      "%s: source: \"url\" is \"%s\", which is no address of a server; write one such as "
+                      "http://127.0.0.1:8000",
+                      where, server->url[arm->method]);
+    free(url);
+    return result;
 }
 
 int launch_check(const struct plan_server *server, const struct arm *arm, const char *where, struct error *error)
@@ -108,21 +146,7 @@ int launch_check(const struct plan_server *server, const struct arm *arm, const 
     if (asks && !method_has_budget(arm->method))
         return fail(error, "%s: source: {budget} stands where %s has none; move it to \"ddtree\", or write {arm}",
                     where, name);
-    return 0;
-}
-
-/* --- addresses ---------------------------------------------------------------------------------------------------- */
-
-/* Where the port stands in a URL: behind the colon; NULL where there is none. */
-static char *find_port(char *url)
-{
-    char *host = strstr(url, "://") + 3, *end = host + strcspn(host, "/"), *colon = NULL;
-    for (char *at = host; at < end; at++)
-        if (*at == ':' && at[1] >= '0' && at[1] <= '9')
-            colon = at;
-        else if (*at == ']')
-            colon = NULL;
-    return colon ? colon + 1 : NULL;
+    return check_url(server, arm, where, error);
 }
 
 static bool is_free(int port)
