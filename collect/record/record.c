@@ -44,7 +44,10 @@ static void judge_file(const struct history_entry *entry, struct judged *judged)
         add(judged, RULE_TAMPERED, RULE_INVALID, NULL, xstrdup("the ledger has no begin for it"));
     else if (entry->end && strcmp(text_of(entry->end, "sha256"), hash) != 0)
         add(judged, RULE_TAMPERED, RULE_INVALID, NULL,
-            xformat("its SHA-256 is %.12s..., but was %.12s... when it ended", hash, text_of(entry->end, "sha256")));
+            !hash[0] ? xformat("its file cannot be read; its SHA-256 was %.12s... when it ended",
+                               text_of(entry->end, "sha256"))
+                     : xformat("its SHA-256 is %.12s..., but was %.12s... when it ended", hash,
+                               text_of(entry->end, "sha256")));
 }
 
 static void judge_absence(const struct history_entry *entry, struct judged *judged)

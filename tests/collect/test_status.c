@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -144,6 +145,22 @@ static void remove_file(void)
     free(path);
 }
 
+static void put_a_folder_in_its_place(void)
+{
+    char *path = run_folder_path(run_folder, "tp1-b8/1-1");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    free(path);
+}
+
+static void put_a_pipe_in_its_place(void)
+{
+    char *path = run_folder_path(run_folder, "tp1-b8/1-1");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    free(path);
+}
+
 static void add_file(void)
 {
     char *path = run_folder_path(run_folder, "tp1-b8/1-2");
@@ -242,6 +259,8 @@ static void what_was_changed_does_not_hold(void **state)
     } cases[] = {
         {change_number, "verify: demo/tp1-b8/1-1: TAMPERED: its SHA-256 is "},
         {remove_file, "tp1-b8/1-1: VANISHED: it ended as \"complete\", but its file is gone\n"},
+        {put_a_folder_in_its_place, "tp1-b8/1-1: TAMPERED: its file cannot be read; its SHA-256 was "},
+        {put_a_pipe_in_its_place, "tp1-b8/1-1: TAMPERED: its file cannot be read; its SHA-256 was "},
         {add_file, "verify: demo/tp1-b8/1-2: TAMPERED: the ledger has no begin for it\n"},
         {change_line, "does not follow from the line before\n"},
         {cut_tail, "TAMPERED: the ledger has no begin for it\n"},
