@@ -132,11 +132,18 @@ report: build ## measure what PLAN asks for and the run lacks, then statistics, 
 
 figures: build ## figures at the widths of one and two columns, tables and macros for a paper, from PLAN's run: out/reports/NAME/parts/
 	@name=$$($(OUT)/bin/collect plan-name "$(PLAN)") && \
+	{ [ -e "$(RUNS)/$$name/ledger.jsonl" ] || { echo "$(RUNS)/$$name: holds no run as yet; \`make report\` measures it" >&2; false; }; } && \
 	$(MAKE) --no-print-directory out/reports/$$name/summary.json NAME=$$name && \
 	$(OUT)/bin/render out/reports/$$name/summary.json --out out/reports/$$name/parts --parts
 
 ifdef NAME
-out/reports/$(NAME)/summary.json: $(RUNS)/$(NAME)/ledger.jsonl $(wildcard $(RUNS)/$(NAME)/plan*.json) $(OUT)/bin/analyze
+# Which run the summary is of: newer than that once RUNS is another, however old the run is.
+.PHONY: always
+out/reports/$(NAME)/run: always
+	@mkdir -p $(@D)
+	@echo "$(RUNS)/$(NAME)" | cmp -s - $@ || echo "$(RUNS)/$(NAME)" >$@
+
+out/reports/$(NAME)/summary.json: $(RUNS)/$(NAME)/ledger.jsonl $(wildcard $(RUNS)/$(NAME)/plan*.json) out/reports/$(NAME)/run $(OUT)/bin/analyze
 	@mkdir -p $(@D)
 	$(OUT)/bin/analyze $(RUNS)/$(NAME) --out $@
 
