@@ -76,13 +76,15 @@ ARCHIVE = $(OUT)/obj/cleanslate.a
 
 build: $(PROGRAMS) ## build the three programs into out/bin/ (MODE=debug: out/debug/bin/)
 
-# What was said when this was last built stands in a file, so that what depends on it is built anew when it is another (a
-# CUDA Toolkit has come, a source file is gone). "make -j deps test" compiles nothing before the packages are there.
+# What was said when something was last made stands in a file, so that what depends on it is made anew when it is another:
+# flags (a CUDA Toolkit has come), files (one is gone), the run that a report is of (RUNS is elsewhere). "make -j deps test"
+# compiles nothing before the packages are there.
 FLAGS = $(CC) $(CFLAGS_ALL) $(LDLIBS_ALL) $(CUDA) $(CUDA_LIBS) $(NVCC_FLAGS)
 MEMBERS = $(call object,$(SOURCES) $(TEST_HELPERS)) $(CUDA_SOURCES:%=$(OUT)/obj/%.o)
 $(OUT)/obj/flags: SAID = $(FLAGS)
 $(OUT)/obj/members: SAID = $(MEMBERS)
-$(OUT)/obj/flags $(OUT)/obj/members: always | $(filter deps,$(MAKECMDGOALS))
+out/reports/$(NAME)/run: SAID = $(RUNS)/$(NAME)
+$(OUT)/obj/flags $(OUT)/obj/members out/reports/$(NAME)/run: always | $(filter deps,$(MAKECMDGOALS))
 	@mkdir -p $(@D)
 	@echo '$(SAID)' | cmp -s - $@ || echo '$(SAID)' >$@
 
@@ -137,12 +139,6 @@ figures: build ## figures at the widths of one and two columns, tables and macro
 	$(OUT)/bin/render out/reports/$$name/summary.json --out out/reports/$$name/parts --parts
 
 ifdef NAME
-# Which run the summary is of: newer than that once RUNS is another, however old the run is.
-.PHONY: always
-out/reports/$(NAME)/run: always
-	@mkdir -p $(@D)
-	@echo "$(RUNS)/$(NAME)" | cmp -s - $@ || echo "$(RUNS)/$(NAME)" >$@
-
 out/reports/$(NAME)/summary.json: $(RUNS)/$(NAME)/ledger.jsonl $(wildcard $(RUNS)/$(NAME)/plan*.json) out/reports/$(NAME)/run $(OUT)/bin/analyze
 	@mkdir -p $(@D)
 	$(OUT)/bin/analyze $(RUNS)/$(NAME) --out $@
