@@ -250,11 +250,23 @@ static int prepare(struct campaign *campaign, struct error *error)
     return 0;
 }
 
+/* An attempt stands in the ledger before its file is there: where nothing stands there, it was lost. */
+static int check_ledger(const struct campaign *campaign, struct error *error)
+{
+    if (campaign->run.attempt_count == 0 || json_array_size(campaign->ledger.lines) > 0)
+        return 0;
+    return fail(error,
+                "%s/ledger.jsonl: is empty, or was gone, but %d attempts are there; restore it from a copy, or move "
+                "the folder away to measure anew",
+                campaign->folder, campaign->run.attempt_count);
+}
+
 static int run_campaign(struct campaign *campaign, struct error *error)
 {
     char *plan_path = NULL;
     int result = -1;
-    if (read_run(campaign, error) || plan_check(campaign->folder, &campaign->ledger, error) ||
+    if (read_run(campaign, error) || check_ledger(campaign, error) ||
+        plan_check(campaign->folder, &campaign->ledger, error) ||
         measure_note_ends(&campaign->run, &campaign->ledger, error) || prepare(campaign, error))
         goto out;
     int stored = plan_store(campaign->plan, campaign->folder, &campaign->ledger, &plan_path, error);

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -283,6 +285,24 @@ static void refuses_a_stored_plan_that_was_changed(void **state)
     free(folder);
 }
 
+static void refuses_attempts_whose_ledger_is_gone(void **state)
+{
+    struct bench *bench = *state;
+    bench_read_plan(bench, "{'blocks': 3}");
+    bench_expect_success(bench);
+    char *folder = bench_run_folder(bench), *path = file_join(folder, "ledger.jsonl");
+    for (int emptied = 0; emptied < 2; emptied++) {
+        assert_int_equal(emptied ? truncate(path, 0) : unlink(path), 0);
+        bench_run(bench, NULL);
+        assert_non_null(strstr(bench->error.message, "ledger.jsonl: is empty, or was gone, but "));
+        struct stat status;
+        assert_int_equal(stat(path, &status), 0);
+        assert_int_equal(status.st_size, 0);
+    }
+    free(path);
+    free(folder);
+}
+
 /* Block 1 has one of the two prompts, blocks 2 and 3 the other one, under other hashes. */
 static void measures_tuning_blocks_on_the_other_half_of_the_prompts(void **state)
 {
@@ -374,6 +394,7 @@ int main(void)
         TEST(measures_only_what_a_plan_grew_by),
         TEST(keeps_the_headline_once_measuring_has_begun),
         TEST(refuses_a_stored_plan_that_was_changed),
+        TEST(refuses_attempts_whose_ledger_is_gone),
         TEST(measures_tuning_blocks_on_the_other_half_of_the_prompts),
         TEST(measures_baselines_again_in_a_new_session),
         TEST(begins_new_cells_where_a_setting_changed),
