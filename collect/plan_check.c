@@ -23,9 +23,9 @@ struct check {
     const char *folder;
     plan_on_problem *tell;
     void *context;
-    json_t *begun; /* the different hashes under which attempts were begun, by plan */
-    json_t
-        *amended; /* the last hash that an amendment noted, by plan: before it the program ended, and wrote no plan */
+    /* By plan: the different hashes under which attempts were begun, and the last that an amendment noted (before that
+     * the program ended, and wrote no plan). */
+    json_t *begun, *amended;
     int files;
 };
 
