@@ -7,6 +7,7 @@
 
 #include <cudaTypedefs.h>
 
+#define SHARED_MAXIMUM (227 * 1024)       /* bytes of a block */
 #define EVICT_FIRST 0x12F0000000000000ull /* the bulk copy engine's hint for what is read once */
 #define EVICT_LAST 0x14F0000000000000ull
 
@@ -15,6 +16,12 @@
 static __device__ __forceinline__ void barrier_init(uint64_t *barrier, unsigned arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
+}
+
+/* The cluster's other blocks may use this thread's new barriers once all have met. */
+static __device__ __forceinline__ void barriers_show(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 static __device__ __forceinline__ void barrier_expect(uint64_t *barrier, unsigned bytes)
@@ -28,6 +35,7 @@ static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
+/* Waits until the barrier's phase of that parity has ended. */
 static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, unsigned parity)
 {
     asm volatile("{\n"
@@ -37,6 +45,16 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, unsigned 
                  "@!done bra again;\n"
                  "}\n" ::"r"(shared_address(barrier)),
                  "r"(parity)
+                 : "memory");
+}
+
+/* Asks for bytes, a multiple of 16, which `barrier` counts. */
+static __device__ __forceinline__ void copy_bytes(void *to, const void *from, unsigned bytes, uint64_t *barrier,
+                                                  uint64_t hint)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(hint)
                  : "memory");
 }
 

@@ -6,9 +6,9 @@
  * not wait until all of the ring's weights were asked for; one works out how rows are scaled; the others multiply: a
  * warpgroup has 64 outputs. A tile may have fewer than its warpgroups could take, so that all multiprocessors get as
  * much; what they multiply beyond it is never looked at. Blocks take tiles of outputs in turn; or, where there are few
- * tiles, the blocks of a cluster take a share of the inputs each and add each other's sums, in the order of the shares,
- * from each other's shared memory. The first tiles of weights are asked for as soon as a block runs, before the kernel
- * waits for the one before it.
+ * tiles, the blocks of a cluster take a share of the inputs each, send each other their sums, and add them in the order
+ * of the shares. The first tiles of weights are asked for as soon as a block runs, before the kernel waits for the one
+ * before it.
  *
  * A warp ends a row of the tile at a time, and makes of it what the next kernel reads: see struct skinny_call. */
 #include "collect/engine/cuda/skinny_ends.cuh"
@@ -16,7 +16,6 @@
 
 #define DEPTH SKINNY_DEPTH    /* inputs of a tile: 128 bytes, as wide as the swizzle */
 #define ROW_BYTES (DEPTH * 2) /* of an output, or a row of x, in a tile */
-#define SHARED_MAXIMUM (227 * 1024)
 #define STAGES_MAXIMUM 16
 /* Warps beside those that multiply: one brings weights, one brings rows, and one works out how rows are scaled. */
 enum helper { WEIGHTS, ROWS_OF_X, SCALES, HELPERS };
@@ -58,18 +57,20 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + HELPERS * WARP)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     constexpr int ROWS = rows_of(GROUPS), STAGE = stage_bytes(N, ROWS), PITCH = ROWS + 4, WARPS = 4 * GROUPS;
-    constexpr int BATCH = batch_of(GROUPS);
+    constexpr int BATCH = GROUPS < 3 ? 5 : 3; /* rows that a warp asks for ahead: of 65 in two shares all that it has */
     constexpr bool WIDE = GROUPS == WIDE_GROUPS, ENDS = N <= SKINNY_ENDS_ROWS && !WIDE;
     extern __shared__ char memory[];
-    __shared__ uint64_t full[STAGES_MAXIMUM], empty[STAGES_MAXIMUM];
+    __shared__ uint64_t full[STAGES_MAXIMUM], empty[STAGES_MAXIMUM], arrived;
     __shared__ float scales[N];
     const struct skinny_call &call = work.call;
     int stages = work.stages, splits = call.splits, split = cluster_block(), first_tile, tile_step;
     asm("mov.u32 %0, %%clusterid.x;" : "=r"(first_tile));
     asm("mov.u32 %0, %%nclusterid.x;" : "=r"(tile_step));
     int first = work.starts[split], last = work.starts[split + 1]; /* tiles of inputs */
-    char *ring = (char *)(((uintptr_t)memory + 1023) / 1024 * 1024);
-    float *results = (float *)(WIDE ? ring : ring + stages * STAGE); /* [N, PITCH] */
+    char *ring = memory + (-shared_address(memory) & 1023);
+    bool shares = !WIDE && splits > 1;
+    float4 *sent = (float4 *)(ring + stages * STAGE);                          /* the others' shares */
+    float *results = (float *)(WIDE || shares ? ring : ring + stages * STAGE); /* [N, PITCH], or what the block ends */
 
     if (threadIdx.x >= GROUP * GROUPS) {
         int helper = (int)(threadIdx.x - GROUP * GROUPS) / WARP;
@@ -82,18 +83,22 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + HELPERS * WARP)
                 barrier_init(&full[i], 2);
                 barrier_init(&empty[i], WARPS);
             }
-            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            if (shares) {
+                barrier_init(&arrived, 1);
+                barrier_expect(&arrived, sent_bytes<GROUPS>(call, split));
+            }
+            barriers_show();
         }
         __syncthreads();
+        if (shares)
+            cluster_arrive_relaxed();
         if (!weighs)
             wait_for_previous();
         if (helper == SCALES && call.squares) {
             make_scales(call, split, scales);
             asm volatile("bar.arrive 2, %0;" ::"n"(GROUP * GROUPS + WARP) : "memory");
         }
-        if (helper == SCALES || !fills)
-            return;
-        if (!weighs)
+        if (helper == ROWS_OF_X && fills)
             let_next_start();
         auto ask = [&](int tile, int chunk, int stage) {
             char *to = ring + stage * STAGE;
@@ -108,10 +113,10 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + HELPERS * WARP)
                 copy_tile(to + padded(call.tile) * ROW_BYTES, &weights, chunk * DEPTH,
                           call.outputs / 2 + tile * call.tile, &full[stage], EVICT_FIRST);
         };
-        int together = min(TOGETHER, stages - 1), asked = 0;
+        int together = min(TOGETHER, stages - 1), asked = 0, tiles = fills && helper != SCALES ? work.tiles : 0;
         struct ring_place to = {};
 #pragma unroll 1
-        for (int tile = first_tile; tile < work.tiles; tile += tile_step)
+        for (int tile = first_tile; tile < tiles; tile += tile_step)
 #pragma unroll 1
             for (int chunk = first; chunk < last; chunk += together) {
                 struct ring_place place = to;
@@ -125,22 +130,39 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + HELPERS * WARP)
                     ask(tile, chunk + i, to.stage);
                 asked += count;
             }
+        __syncwarp();
+        if (shares)
+            cluster_wait(); /* long over: only that each thread of the cluster has to, once it has arrived */
         return;
     }
 
     int group = (int)threadIdx.x / GROUP, thread = (int)threadIdx.x % GROUP, lane = thread % WARP;
-    int first_row = (int)threadIdx.x / WARP * splits + split, row_step = WARPS * splits; /* that the warp ends */
+    int warp = (int)threadIdx.x / WARP;
+    auto row_at = [&](int k) { return ended_row(warp + k * WARPS, splits, split); }; /* that the warp ends */
     __syncthreads();
-    wait_for_previous();                  /* what it writes may still be read */
+    if (shares)
+        cluster_arrive_relaxed();
+    wait_for_previous(); /* what it writes may still be read */
+    if (shares)
+        cluster_wait();                   /* all blocks have begun, and can be sent something */
     struct head_place place = {0, 0, -1}; /* of the warp's rows, each lane's */
-    if (ENDS && call.heads.heads && first_row + lane * row_step < call.rows)
-        place = place_of(call.heads, first_row + lane * row_step);
+    if (ENDS && call.heads.heads && row_at(lane) < call.rows)
+        place = place_of(call.heads, row_at(lane));
     struct ring_place from = {};
 #pragma unroll 1
     for (int tile = first_tile; tile < work.tiles; tile += tile_step) {
         int before = -1;
         float d[N / 2];
         struct pairs<GROUPS> norms, ahead[BATCH];
+        /* What ends a row besides its sums is asked for before they are there. */
+        auto look_ahead = [&](int ended) {
+#pragma unroll
+            for (int k = 0; k < BATCH && ENDS; k++)
+                ahead[k] = load_row<GROUPS>(call, tile, row_at(ended + k), place_among(place, ended + k));
+        };
+        if (ENDS)
+            norms = load_norms<GROUPS>(call, tile);
+        look_ahead(0);
 #pragma unroll 1
         for (int chunk = first; chunk < last; chunk++) {
             const char *at = ring + from.stage * STAGE;
@@ -167,35 +189,33 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + HELPERS * WARP)
 
         /* d[4 j + 2 h + c]: output 16 warp + lane / 4 + 8 h of the group's, row 8 j + 2 (lane % 4) + c. */
         int output = group * 64 + thread / WARP * 16 + lane / 4, row = lane % 4 * 2;
-        if (WIDE || tile > first_tile) /* the other warps may still read what stands there */
+        float *own = results + row * PITCH + output;
+        if (shares)
+            send_shares<GROUPS>(work, split, d, sent, &arrived);
+        if (WIDE || shares || tile > first_tile) /* the other warps may still read what stands there */
             asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
-        if (!WIDE || output < ROWS)
 #pragma unroll
-            for (int i = 0; i < N / 2; i++)
-                results[(i / 4 * 8 + row + i % 2) * PITCH + output + i / 2 % 2 * 8] = d[i];
-        /* What ends a row besides its sums is asked for while the blocks meet. */
-        auto look_ahead = [&](int ended) {
+        for (int i = 0; i < N / 8; i++) {
+            struct eight_place at = WIDE ? eight_place{split, i} : place_of_eight(work, i);
+            if (at.block == split && output < ROWS)
 #pragma unroll
-            for (int k = 0; k < BATCH && ENDS; k++)
-                ahead[k] =
-                    load_row<GROUPS>(call, tile, first_row + (ended + k) * row_step, place_among(place, ended + k));
-        };
-        if (ENDS)
-            norms = load_norms<GROUPS>(call, tile);
-        look_ahead(0);
-        if (!WIDE && splits > 1)
-            cluster_meet();
-        else
-            asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
+                for (int k = 0; k < 4; k++)
+                    own[(at.index * 8 + k % 2) * PITCH + k / 2 * 8] = d[i * 4 + k];
+        }
+        if (shares) {
+            barrier_wait(&arrived, 0);
+            add_shares<GROUPS>(work, split, own, PITCH, sent);
+        }
+        asm volatile("bar.sync 1, %0;" ::"n"(GROUP * GROUPS) : "memory");
         if (call.squares && tile == first_tile)
             asm volatile("bar.sync 2, %0;" ::"n"(GROUP * GROUPS + WARP) : "memory");
 #pragma unroll 1
-        for (int ended = 0, at = first_row; at < call.rows; ended += BATCH, at = first_row + ended * row_step) {
-            if (!WIDE && splits > 1)
-                add_shares<GROUPS>(results, PITCH, at, row_step, call.rows, splits);
+        for (int ended = 0; row_at(ended) < call.rows; ended += BATCH) {
 #pragma unroll 1
-            for (int k = 0; k < BATCH && at < call.rows; k++, at += row_step) {
-                const struct skinny_row row = {tile, at, call.squares ? scales[at] : 1, results + at * PITCH};
+            for (int k = 0; k < BATCH && row_at(ended + k) < call.rows; k++) {
+                int at = row_at(ended + k);
+                const struct skinny_row row = {tile, at, call.squares ? scales[at] : 1,
+                                               results + (warp + (ended + k) * WARPS) * PITCH};
                 if (WIDE || call.gated)
                     end_gated<ROWS>(call, row);
                 else if (ENDS && call.added.x)
@@ -208,12 +228,10 @@ static __global__ void __launch_bounds__(GROUP *GROUPS + HELPERS * WARP)
                 for (int next = 1; next < BATCH && ENDS; next++)
                     ahead[next - 1] = ahead[next];
             }
-            if (first_row + (ended + BATCH) * row_step < call.rows)
+            if (row_at(ended + BATCH) < call.rows)
                 look_ahead(ended + BATCH);
         }
     }
-    if (!WIDE && splits > 1)
-        cluster_leave(); /* the others may still read here */
 #endif
 }
 
@@ -253,17 +271,23 @@ template <int N, int GROUPS> static void launch_skinny(struct work &work, cudaSt
     constexpr bool WIDE = GROUPS == WIDE_GROUPS;
     /* Of the ring's last tile, too, each warpgroup reads 64 outputs. */
     constexpr int BEHIND = !WIDE ? RESULTS : ROWS + N < 64 * GROUPS ? (64 * GROUPS - ROWS - N) * ROW_BYTES : 0;
-    static_assert(2 * STAGE + BEHIND + 2048 <= SHARED_MAXIMUM && (!WIDE || RESULTS <= 2 * STAGE), "two stages");
+    constexpr int EIGHT = 8 * ROWS * (int)sizeof(float), SENT_MOST = (N / 8 + SKINNY_SPLITS - 2) * EIGHT;
+    static_assert(2 * STAGE + (BEHIND > SENT_MOST ? BEHIND : SENT_MOST) + 2048 <= SHARED_MAXIMUM, "two stages");
+    static_assert((WIDE ? RESULTS : RESULTS / 2 + EIGHT) <= 2 * STAGE,
+                  "the ring holds the results, or what a share ends");
     const struct skinny_call &call = work.call;
-    int blocks = device_multiprocessors(), stages = (SHARED_MAXIMUM - BEHIND - 2048) / STAGE;
+    work.eights = ((call.rows + 7) / 8 + call.splits - 1) / call.splits;
+    work.inverse = (1 << 16) / call.splits + 1;
+    int behind = call.splits > 1 ? (call.splits - 1) * work.eights * EIGHT : BEHIND;
+    int blocks = device_multiprocessors(), stages = (SHARED_MAXIMUM - behind - 2048) / STAGE;
     work.tiles = ((call.gated ? call.outputs / 2 : call.outputs) + call.tile - 1) / call.tile;
     int units = work.tiles * call.splits, clusters = (units < blocks ? units : blocks) / call.splits;
-    if ((WIDE || call.splits > 1) && units > blocks)
+    if ((WIDE || call.splits > 1) && (units > blocks || (WIDE && call.splits > 1)))
         die("%d shares of %d tiles of outputs for %d multiprocessors", call.splits, work.tiles, blocks);
     for (int i = 0; i <= call.splits; i++)
         work.starts[i] = (short)(call.inputs / DEPTH * i / call.splits);
     work.stages = stages < STAGES_MAXIMUM ? stages : STAGES_MAXIMUM;
-    int shared = 1024 + work.stages * STAGE + BEHIND;
+    int shared = 1024 + work.stages * STAGE + behind;
     CUtensorMap weights = map_matrix(call.weights, call.outputs, call.inputs, call.inputs, call.tile);
     CUtensorMap x = map_matrix(call.x, call.rows, call.inputs, call.stride, N);
     CUDA_CHECK(cudaFuncSetAttribute(skinny<N, GROUPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));

@@ -33,6 +33,12 @@ static __host__ __device__ __forceinline__ int padded(int gates)
     return (gates + 7) / 8 * 8;
 }
 
+/* The row that a block of a cluster ends as its `index`-th: by eights they go round. */
+static __device__ __forceinline__ int ended_row(int index, int splits, int split)
+{
+    return (index / 8 * splits + split) * 8 + index % 8;
+}
+
 /* --- scales ------------------------------------------------------------------------------------------------------ */
 
 /* So many lanes add up a row's squares, of so many rows at a time. */
@@ -44,22 +50,22 @@ static __host__ __device__ __forceinline__ int padded(int gates)
 static __device__ __forceinline__ void make_scales(const struct skinny_call &call, int split, float *scales)
 {
     constexpr int ROWS = WARP / SCALE_LANES, AT_ONCE = 12;
-    int lane = (int)threadIdx.x % WARP, part = lane % SCALE_LANES, step = ROWS * call.splits;
-    int first = lane / SCALE_LANES * call.splits + split;
+    int lane = (int)threadIdx.x % WARP, part = lane % SCALE_LANES, first = lane / SCALE_LANES;
+    auto row_at = [&](int k) { return ended_row(first + k * ROWS, call.splits, split); };
 #pragma unroll 1
-    for (; __any_sync(ALL_LANES, first < call.rows); first += SCALE_ROWS * step) {
+    for (; __any_sync(ALL_LANES, row_at(0) < call.rows); first += SCALE_ROWS * ROWS) {
         float sums[SCALE_ROWS] = {};
 #pragma unroll 1
         for (int start = part; start < call.square_count; start += AT_ONCE * SCALE_LANES)
 #pragma unroll
             for (int i = 0; i < SCALE_ROWS * AT_ONCE; i++) {
-                int row = first + i / AT_ONCE * step, at = start + i % AT_ONCE * SCALE_LANES;
+                int row = row_at(i / AT_ONCE), at = start + i % AT_ONCE * SCALE_LANES;
                 if (row < call.rows && at < call.square_count)
                     sums[i / AT_ONCE] += __ldcg(call.squares + row * call.square_count + at);
             }
 #pragma unroll
         for (int k = 0; k < SCALE_ROWS; k++) {
-            int row = first + k * step;
+            int row = row_at(k);
             for (int lanes = 1; lanes < SCALE_LANES; lanes *= 2)
                 sums[k] += __shfl_xor_sync(ALL_LANES, sums[k], lanes);
             if (part == 0 && row < call.rows)
