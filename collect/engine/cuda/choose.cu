@@ -2,9 +2,17 @@
  * depend on which comes first. */
 #include "collect/engine/cuda/element.cuh"
 
-#define PARTS WARP /* of a row, a block each */
-#define CHOOSE_THREADS 256
-#define QUAD 4 /* tokens that share a block of random words */
+#define THREADS 256
+#define BLOCKS 5   /* that a multiprocessor has at a time */
+#define PARTS WARP /* of a row at most, a block each */
+#define QUAD 4     /* tokens that share a block of random words */
+#define DEPTH 4    /* quads that a thread asks for at a time, where nothing but reading them takes time */
+
+/* The leader of no tokens. */
+static __device__ __forceinline__ struct leader nobody(void)
+{
+    return {-INFINITY, -INFINITY, INT32_MAX};
+}
 
 /* Of the leaders of two sets of tokens, those of both together; ties go to the lower id. */
 static __device__ struct leader merge(struct leader a, struct leader b)
@@ -20,6 +28,7 @@ static __device__ struct leader merge(struct leader a, struct leader b)
 
 static __device__ struct leader warp_leader(struct leader leader)
 {
+#pragma unroll 1
     for (int step = WARP / 2; step > 0; step /= 2) {
         struct leader other = {__shfl_xor_sync(ALL_LANES, leader.best, step),
                                __shfl_xor_sync(ALL_LANES, leader.second, step),
@@ -55,59 +64,84 @@ static __device__ float gumbel(uint32_t word)
     return -logf(-logf(uniform));
 }
 
+template <bool noisy>
+static __device__ __forceinline__ float score(float logit, uint32_t word, const struct choose_row &row)
+{
+    return noisy ? logit / row.temperature + gumbel(word) : logit;
+}
+
+/* Takes a token that is before those taken already, so that of equals the lowest is left. NaN is not taken. */
+static __device__ __forceinline__ void take(struct leader *leader, float score, int token)
+{
+    bool leads = score >= leader->best;
+    leader->second = fmaxf(leader->second, leads ? leader->best : score);
+    leader->best = leads ? score : leader->best;
+    leader->token = leads ? token : leader->token;
+}
+
+/* What a thread finds in its share of a row: of the aligned quads, from the last to the first; and of the rest, which
+ * is a few columns at the ends or, where the row does not lie so, all. */
+template <bool noisy>
+static __device__ __forceinline__ struct leader lead(const float *x, int count, int first_token,
+                                                     const struct choose_row &row)
+{
+    constexpr int depth = noisy ? 1 : DEPTH;
+    int step = (int)gridDim.x * THREADS, own = (int)(blockIdx.x * THREADS + threadIdx.x);
+    int begin = min(-first_token & (QUAD - 1), count);
+    int quads = (uintptr_t)(x + begin) % sizeof(float4) == 0 ? (count - begin) / QUAD : 0;
+    struct leader leader = nobody();
+    uint32_t words[QUAD] = {};
+#pragma unroll 1
+    for (int quad = quads - 1 - own; quad >= 0; quad -= depth * step) {
+        float4 logits[depth];
+#pragma unroll
+        for (int d = 0; d < depth; d++)
+            logits[d] = ((const float4 *)(x + begin))[max(quad - d * step, 0)];
+#pragma unroll
+        for (int d = 0; d < depth; d++) {
+            float each[QUAD] = {logits[d].x, logits[d].y, logits[d].z, logits[d].w};
+            int token = first_token + begin + (quad - d * step) * QUAD;
+            if (noisy)
+                philox((uint32_t)(token / QUAD), (uint32_t)row.position, row.stream, words);
+#pragma unroll
+            for (int i = QUAD - 1; i >= 0; i--)
+                take(&leader, quad >= d * step ? score<noisy>(each[i], words[i], row) : NAN, token + i);
+        }
+    }
+#pragma unroll 1
+    for (int i = own; i < count - quads * QUAD; i += step) {
+        int column = i < begin ? i : i + quads * QUAD, token = first_token + column;
+        if (noisy)
+            philox((uint32_t)(token / QUAD), (uint32_t)row.position, row.stream, words);
+        uint32_t word = token & 2 ? token & 1 ? words[3] : words[2] : token & 1 ? words[1] : words[0];
+        leader = merge(leader, {score<noisy>(x[column], word, row), -INFINITY, token});
+    }
+    return leader;
+}
+
+/* Of all threads of the block. */
+static __device__ __forceinline__ struct leader block_leader(struct leader leader)
+{
+    __shared__ struct leader leaders[THREADS / WARP];
+    leader = warp_leader(leader);
+    if (threadIdx.x % WARP == 0)
+        leaders[threadIdx.x / WARP] = leader;
+    __syncthreads();
+    leader = leaders[0];
+#pragma unroll 1
+    for (int i = 1; i < THREADS / WARP; i++)
+        leader = merge(leader, leaders[i]);
+    return leader;
+}
+
 /* A row's scratch. arrived: blocks that have left their leader; 0 between calls. */
 struct row_leaders {
     struct leader leaders[PARTS];
     unsigned arrived;
 };
 
-/* Four logits from column `first` on, as far as they lie within [0, count). */
-static __device__ __forceinline__ void load_quad(const float *x, int first, int count, float logits[QUAD])
-{
-    if (first >= 0 && first + QUAD <= count && (uintptr_t)(x + first) % sizeof(float4) == 0) {
-        float4 quad = *(const float4 *)(x + first);
-        logits[0] = quad.x;
-        logits[1] = quad.y;
-        logits[2] = quad.z;
-        logits[3] = quad.w;
-        return;
-    }
-    for (int i = 0; i < QUAD; i++)
-        logits[i] = first + i >= 0 && first + i < count ? x[first + i] : 0;
-}
-
-/* The block's share of a row: every PARTS * CHOOSE_THREADS-th quad for each thread. */
-static __device__ struct leader lead(const float *x, int count, int first_token, const struct choose_row &row)
-{
-    __shared__ struct leader leaders[CHOOSE_THREADS / WARP];
-    struct leader leader = {-INFINITY, -INFINITY, INT32_MAX};
-    int quad = first_token / QUAD + (int)(blockIdx.x * CHOOSE_THREADS + threadIdx.x);
-    for (; quad * QUAD < first_token + count; quad += PARTS * CHOOSE_THREADS) {
-        uint32_t words[QUAD];
-        float logits[QUAD];
-        int first = quad * QUAD - first_token;
-        load_quad(x, first, count, logits);
-        if (row.temperature > 0)
-            philox((uint32_t)quad, (uint32_t)row.position, row.stream, words);
-        for (int i = 0; i < QUAD; i++) {
-            float score = row.temperature > 0 ? logits[i] / row.temperature + gumbel(words[i]) : logits[i];
-            struct leader token = {score, -INFINITY, quad * QUAD + i};
-            if (first + i >= 0 && first + i < count)
-                leader = merge(leader, token);
-        }
-    }
-    leader = warp_leader(leader);
-    if (threadIdx.x % WARP == 0)
-        leaders[threadIdx.x / WARP] = leader;
-    __syncthreads();
-    leader = leaders[0];
-    for (int i = 1; i < CHOOSE_THREADS / WARP; i++)
-        leader = merge(leader, leaders[i]);
-    return leader;
-}
-
-/* Grid: [PARTS, row]. The last of a row's blocks puts their leaders together. */
-static __global__ void __launch_bounds__(CHOOSE_THREADS)
+/* Grid: [parts, row]. The last of a row's blocks puts their leaders together. */
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     choose(const float *logits, int stride, int count, int first_token, const struct choose_row *how,
            struct row_leaders *partial, struct leader *leaders)
 {
@@ -115,11 +149,14 @@ static __global__ void __launch_bounds__(CHOOSE_THREADS)
     wait_for_previous();
     let_next_start();
     struct row_leaders *row = &partial[blockIdx.y];
-    struct leader leader = lead(logits + (size_t)blockIdx.y * (size_t)stride, count, first_token, how[blockIdx.y]);
+    const struct choose_row own = how[blockIdx.y];
+    const float *x = logits + (size_t)blockIdx.y * (size_t)stride;
+    struct leader leader = block_leader(own.temperature > 0 ? lead<true>(x, count, first_token, own)
+                                                            : lead<false>(x, count, first_token, own));
     if (threadIdx.x == 0) {
         row->leaders[blockIdx.x] = leader;
         __threadfence();
-        is_last = atomicAdd(&row->arrived, 1u) == PARTS - 1;
+        is_last = atomicAdd(&row->arrived, 1u) == gridDim.x - 1;
         if (is_last)
             row->arrived = 0;
         __threadfence();
@@ -127,8 +164,12 @@ static __global__ void __launch_bounds__(CHOOSE_THREADS)
     __syncthreads();
     if (!is_last || threadIdx.x >= WARP)
         return;
-    const struct leader *own = &row->leaders[threadIdx.x];
-    leader = warp_leader({__ldcg(&own->best), __ldcg(&own->second), __ldcg(&own->token)});
+    leader = nobody();
+    if (threadIdx.x < gridDim.x) {
+        const struct leader *part = &row->leaders[threadIdx.x];
+        leader = {__ldcg(&part->best), __ldcg(&part->second), __ldcg(&part->token)};
+    }
+    leader = warp_leader(leader);
     if (threadIdx.x == 0)
         leaders[blockIdx.y] = leader;
 }
@@ -138,9 +179,13 @@ size_t kernels_choose_partials(int rows)
     return (size_t)rows * sizeof(struct row_leaders);
 }
 
+/* As many parts as leave every block a place, so that no multiprocessor waits for a block's end before the next one's
+ * first load. */
 void kernels_choose(const float *logits, int rows, int stride, int count, int first_token, const struct choose_row *how,
                     void *partial, struct leader *leaders, cudaStream_t stream)
 {
-    launch(choose, dim3(PARTS, (unsigned)rows), CHOOSE_THREADS, 0, stream, logits, stride, count, first_token, how,
+    int parts = BLOCKS * device_multiprocessors() / rows;
+    parts = parts < 1 ? 1 : parts > PARTS ? PARTS : parts;
+    launch(choose, dim3((unsigned)parts, (unsigned)rows), THREADS, 0, stream, logits, stride, count, first_token, how,
            (struct row_leaders *)partial, leaders);
 }
