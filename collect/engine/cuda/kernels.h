@@ -253,8 +253,8 @@ void kernels_copy(void *to, const void *from, size_t bytes, cudaStream_t stream)
 /* The `width` largest of the first `count` columns of each row, best first, ties to the lowest id, with their logits;
  * beyond `count` token -1 and minus infinity. And what the first `summed` columns weigh at the row's temperature: sum
  * times exp(largest / T) is Σ exp(logit / T), but for TOP_SUM_ERROR of itself. The bound holds for up to 2^20 columns:
- * a thread adds 128 of them in float32 then, and the weighted mean of (largest - logit) / T, by which a rounded
- * quotient counts, is below the logarithm of their number. */
+ * a thread adds 128 of them in float32 then, and the weighted mean of (largest - logit) / T, by which the roundings of
+ * an exponent count, is below the logarithm of their number. */
 #define TOP_WIDTH_MAXIMUM 1024
 #define TOP_SUM_ERROR 2e-5
 struct row_sum {
