@@ -1,7 +1,8 @@
 /* The kernels that read logits against a sort on the host and against sample.h: widths, ties, slices of a vocabulary.
  * Skipped where there is no GPU that CUDA can use.
  *
- * With the argument "bench": the time of a call over Qwen3's vocabulary. */
+ * With the argument "bench": the time of a call over Qwen3's vocabulary. Another is the name of the only tests to run.
+ */
 #include "collect/engine/cuda/kernels.h"
 #include "tests/gpu/gpu.h"
 
@@ -14,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define ROWS 5
+#define ROWS 6
 
 static bool usable;
 
@@ -26,7 +27,7 @@ static int find_gpu(void **state)
 }
 
 /* Logits of several kinds: all different; few values, so that most tie; all the same; falling, so that the largest
- * stand together; and half of them minus infinity. */
+ * stand together; half of them minus infinity; and the largest all with few of the threads that look for them. */
 static float *make_logits(int stride)
 {
     float *logits = xcalloc((size_t)ROWS * (size_t)stride, sizeof *logits);
@@ -34,7 +35,8 @@ static float *make_logits(int stride)
     for (int row = 0; row < ROWS; row++)
         for (int i = 0; i < stride; i++) {
             float x = 10 * gpu_random(&seed);
-            float kinds[ROWS] = {x, floorf(x), -0.0f, 20 - (float)i / 64, i % 2 ? x : -INFINITY};
+            float kinds[ROWS] = {
+                x, floorf(x), -0.0f, 20 - (float)i / 64, i % 2 ? x : -INFINITY, i % 512 < 20 ? 20 + x : x};
             logits[row * stride + i] = kinds[row];
         }
     return logits;
@@ -134,9 +136,9 @@ static void the_likeliest_are_a_sorts_first(void **state)
     (void)state;
     if (!usable)
         skip();
-    static const int sizes[][3] = {
-        {151936, 151669, 0}, {18992, 18992, 18992}, {777, 770, 5}, {50, 47, 0}, {4099, 4099, 1}};
-    static const int widths[] = {1, 2, 16, 33, 64, 512, 513, 1024};
+    static const int sizes[][3] = {{151936, 151669, 0}, {18992, 18992, 18992}, {777, 770, 5},
+                                   {540, 530, 3},       {50, 47, 0},           {4099, 4099, 1}};
+    static const int widths[] = {1, 2, 16, 33, 64, 128, 129, 512, 513, 1024};
     static const struct choose_row how[ROWS] = {{0.7f, 0, 0}, {0, 0, 0}, {1, 0, 0}, {2, 0, 0}, {0.05f, 0, 0}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
@@ -197,6 +199,53 @@ static void check_choice(int stride, int count, float temperature)
     free(scratch.values);
 }
 
+/* As many rows as leave each row few blocks, or one; with what the calls before left in the scratch. */
+static void check_many_rows(void *partial, int rows, float temperature)
+{
+    enum { COLUMNS = 1237 };
+    size_t all = (size_t)rows * COLUMNS;
+    float *logits = xcalloc(all, sizeof *logits);
+    uint64_t seed = 88172645463325252u + (uint64_t)rows;
+    struct choose_row *how = xcalloc((size_t)rows, sizeof *how);
+    struct leader *leaders = xcalloc((size_t)rows, sizeof *leaders);
+    struct sample_scratch scratch = {xcalloc(COLUMNS, sizeof(int)), xcalloc(COLUMNS, sizeof(float))};
+    for (size_t i = 0; i < all; i++)
+        logits[i] = floorf(40 * gpu_random(&seed)) / 4; /* with ties */
+    for (int row = 0; row < rows; row++)
+        how[row] = (struct choose_row){temperature, row, 0x9e3779b97f4a7c15u + (uint64_t)row};
+    float *there = gpu_send(logits, all * sizeof *logits);
+    struct choose_row *how_there = gpu_send(how, (size_t)rows * sizeof *how);
+    struct leader *out = device_allocate((size_t)rows * sizeof *out);
+    kernels_choose(there, rows, COLUMNS, COLUMNS, 0, how_there, partial, out, NULL);
+    gpu_fetch(leaders, out, (size_t)rows * sizeof *leaders);
+    for (int row = 0; row < rows; row++) {
+        const struct sampling sampling = {temperature, 0, 1, how[row].stream};
+        struct choice expected =
+            sample_choose(logits + (size_t)row * COLUMNS, COLUMNS, &sampling, how[row].position, &scratch);
+        assert_int_equal(leaders[row].token, expected.token);
+    }
+    CUDA_CHECK(cudaFree(there));
+    CUDA_CHECK(cudaFree(how_there));
+    CUDA_CHECK(cudaFree(out));
+    free(logits);
+    free(how);
+    free(leaders);
+    free(scratch.indices);
+    free(scratch.values);
+}
+
+static void choices_are_the_samplers_in_any_number_of_rows(void **state)
+{
+    static const int rows[] = {1, 700, 65, 33, 300, 6};
+    (void)state;
+    if (!usable)
+        skip();
+    void *partial = device_allocate(kernels_choose_partials(700));
+    for (int i = 0; i < COUNT(rows); i++)
+        check_many_rows(partial, rows[i], i % 2 ? 0 : 0.7f);
+    CUDA_CHECK(cudaFree(partial));
+}
+
 static void choices_are_the_samplers_in_slices_too(void **state)
 {
     (void)state;
@@ -207,6 +256,32 @@ static void choices_are_the_samplers_in_slices_too(void **state)
         check_choice(sizes[i][0], sizes[i][1], 0);
         check_choice(sizes[i][0], sizes[i][1], 0.7f);
     }
+}
+
+/* Rows in which most tokens are none, or all are equal. */
+static void nan_is_not_chosen_and_infinity_is(void **state)
+{
+    (void)state;
+    if (!usable)
+        skip();
+    enum { STRIDE = 20003, FIRST = 7, LAST = 19999 };
+    float *logits = xcalloc((size_t)ROWS * STRIDE, sizeof *logits);
+    const struct choose_row how[ROWS] = {{0, 0, 0}};
+    const int expected[ROWS] = {INT32_MAX, FIRST, LAST, FIRST, 500, 3000};
+    struct choice chosen[ROWS];
+    for (int i = 0; i < STRIDE; i++) {
+        logits[0 * STRIDE + i] = NAN;
+        logits[1 * STRIDE + i] = -INFINITY;
+        logits[2 * STRIDE + i] = i == LAST ? -INFINITY : NAN;
+        logits[3 * STRIDE + i] = i % 2 ? -0.0f : 0.0f;
+        logits[4 * STRIDE + i] = i == 500 || i == 18000 ? INFINITY : (float)(i % 9);
+        logits[5 * STRIDE + i] = i == 3000 ? -1 : i == 9000 ? -2 : i % 3 ? NAN : -INFINITY;
+    }
+    choose(logits, STRIDE, FIRST, LAST + 1 - FIRST, how, chosen);
+    for (int row = 0; row < ROWS; row++)
+        assert_int_equal(chosen[row].token, expected[row]);
+    assert_true(chosen[3].margin == 0 && chosen[5].margin == 1);
+    free(logits);
 }
 
 /* --- lists ------------------------------------------------------------------------------------------------------ */
@@ -361,10 +436,14 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_likeliest_are_a_sorts_first),
+        cmocka_unit_test(choices_are_the_samplers_in_any_number_of_rows),
         cmocka_unit_test(choices_are_the_samplers_in_slices_too),
+        cmocka_unit_test(nan_is_not_chosen_and_infinity_is),
         cmocka_unit_test(lists_settle_the_samplers_choice),
     };
     if (argc > 1 && strcmp(argv[1], "bench") == 0)
         return bench();
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, find_gpu, NULL);
 }

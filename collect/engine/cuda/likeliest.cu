@@ -12,7 +12,7 @@
 #define DEPTH 5          /* quads that a thread asks for at a time: a part of Qwen3's vocabulary */
 #define GATHERED 4       /* keys of a thread that find their places together */
 #define SPARE WARP       /* keys that a search may answer beyond those that are wanted */
-#define APART (24 << 10) /* bytes of shared memory that are not for what a search reads, at most */
+#define APART (24 << 10) /* bytes of shared memory that are not for what a search reads; 21 KB in rank() */
 
 /* A column with its logit as one number: a larger logit is larger, of equal logits the lower column. 0: none. */
 typedef unsigned long long rank_key;
