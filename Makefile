@@ -96,8 +96,10 @@ $(OUT)/obj/%.cu.o: %.cu $(OUT)/obj/flags
 	@mkdir -p $(@D)
 	$(CUDA)/bin/nvcc $(NVCC_FLAGS) $(NVCC_FLAGS_OWN) -MMD -MP -c $< -o $@
 
-# Products of warpgroups are Hopper's alone.
+# Products of warpgroups are Hopper's alone; what blocks of a cluster send each other begins with it.
 $(patsubst %,$(OUT)/obj/collect/engine/cuda/%.cu.o,skinny attention_groups attention_near): NVCC_FLAGS_OWN = -gencode arch=compute_90a,code=sm_90a
+$(patsubst %,$(OUT)/obj/collect/engine/cuda/%_half.cu.o,attention mlp): NVCC_FLAGS_OWN = \
+	-gencode arch=compute_90,code=[sm_90,compute_90]
 
 $(ARCHIVE): $(MEMBERS) $(OUT)/obj/members
 	@rm -f $@

@@ -15,6 +15,7 @@ static void launch_step(struct cuda *cuda)
     graph_launch(cuda, CALL_STEP, cuda->ahead.count);
     cuda_select(cuda->gpus);
     CUDA_CHECK(cudaEventRecord(cuda->ahead.done[cuda->ahead.launched++ % CUDA_AHEAD], cuda->gpus->stream));
+    cuda->host.reach++; /* of the step that follows, for graph_launch() */
 }
 
 /* Whether the step that is asked for is the one that follows. */

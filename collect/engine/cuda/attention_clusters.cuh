@@ -36,12 +36,6 @@ static __device__ __forceinline__ size_t query_at(const struct attention_call &c
     return (size_t)(unsigned)head * D + (size_t)(unsigned)column;
 }
 
-/* As the compiler sees that all lanes have the same, it makes nothing of what would follow if they had not. */
-static __device__ __forceinline__ int warp_index(void)
-{
-    return __shfl_sync(ALL_LANES, (int)threadIdx.x / WARP, 0);
-}
-
 /* A cluster lies along the grid's x; before compute capability 9.0 each has one block. */
 struct few_place {
     int cluster, block; /* which cluster, and which of its blocks this one is */

@@ -1,7 +1,7 @@
 /* The CUDA backend's own state, shared by cuda.c (operations), open.c (loading), memory.c (what it takes), batch.c
- * (what a call is about), layers.c (a stack of layers over a batch), recurrence.c (its recurrent layers), context.c
- * (what the drafter is handed), calls.c (from a batch to the choice of tokens), likeliest.c (what the host reads of
- * rows) and graph.c (calls captured once).
+ * (what a call is about), layers.c (a stack of layers over a batch), halves.c (a small model's over a single row),
+ * recurrence.c (its recurrent layers), context.c (what the drafter is handed), calls.c (from a batch to the choice of
+ * tokens), likeliest.c (what the host reads of rows) and graph.c (calls captured once).
  *
  * Tensor parallelism. Each rank holds a slice of the weights and caches; what all ranks know alike (the residual
  * stream, features, what a call is about) is once on each GPU. Either every rank has a GPU of its own, or all share
@@ -139,6 +139,7 @@ struct cuda {
     enum element type;
     bool shared;        /* all ranks on one GPU, and more than one */
     bool singles;       /* single rows have kernels of their own: bfloat16, and widths that they take */
+    int mlp_clusters;   /* of mlp_half.cu, by which the target's single rows go near the caches' beginning; or 0 */
     bool few;           /* few rows go through the own kernels alone: bfloat16, one rank */
     json_t *algorithms; /* of products, chosen so far */
     struct gpu *gpus;
@@ -391,6 +392,11 @@ void layers_run(struct cuda *cuda, bool drafter);
 /* Logits of the batch's rows [first, first + count), at most head_rows, behind the target's or the drafter's layers;
  * each rank's slice. */
 void layers_run_head(struct cuda *cuda, bool drafter, int first, int count);
+
+/* --- halves.c --------------------------------------------------------------------------------------------------- */
+
+/* Finds out whether single rows go through halves of layers. */
+void layers_ready_halves(struct cuda *cuda);
 
 /* --- context.c -------------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,9 @@
  *
  * Kernels of one stream overlap (programmatic dependent launch, from compute capability 9.0): a kernel starts while the
  * one before it ends. So every kernel calls wait_for_previous() before it reads or writes what another kernel of the
- * stream touches, weights excepted, and then let_next_start(), so that the next may start and fetch its weights. */
+ * stream touches, weights excepted, and then let_next_start(), so that the next may start and fetch its weights. A
+ * kernel may let the next start before it has waited itself (halves.cuh does): but only where that one reads nothing
+ * before its wait that any kernel writes since the last that keeps the rule's order. */
 #ifndef COLLECT_ENGINE_CUDA_ELEMENT_CUH
 #define COLLECT_ENGINE_CUDA_ELEMENT_CUH
 
@@ -111,9 +113,24 @@ static void launch(void (*kernel)(Parameters...), dim3 grid, unsigned threads, s
     launch_clusters(kernel, 1, grid, threads, shared, stream, arguments...);
 }
 
+/* As the compiler sees that all lanes have the same index, it makes nothing of what would follow if they had not. */
+static __device__ __forceinline__ int warp_index(void)
+{
+    return __shfl_sync(ALL_LANES, (int)threadIdx.x / WARP, 0);
+}
+
 static __device__ __forceinline__ uint32_t shared_address(const void *memory)
 {
     return (uint32_t)__cvta_generic_to_shared(memory);
+}
+
+/* 16 bytes that are read once, where `wanted`; otherwise *to is left as it is, without a branch. */
+static __device__ __forceinline__ void load_weights(uint4 *to, const char *from, bool wanted)
+{
+    asm volatile("{\n.reg .pred wanted;\nsetp.ne.s32 wanted, %5, 0;\n"
+                 "@wanted ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];\n}"
+                 : "+r"(to->x), "+r"(to->y), "+r"(to->z), "+r"(to->w)
+                 : "l"(from), "r"((int)wanted));
 }
 
 static __device__ __forceinline__ float load(float x)
@@ -142,6 +159,12 @@ template <typename T> static __device__ __forceinline__ float rounded(float x)
     T held;
     store(&held, x);
     return load(held);
+}
+
+/* SiLU, to what a bfloat16 holds of it. */
+static __device__ __forceinline__ float swish(float x)
+{
+    return __fdividef(x, 1.0f + expf(-x));
 }
 
 static __device__ __forceinline__ float warp_sum(float x)

@@ -55,11 +55,17 @@ static void capture(struct cuda *cuda, enum call call, bool far, int sessions)
     cuda_wait(cuda);
 }
 
-static bool has_call(const struct cuda *cuda, enum call call, bool far)
+static bool has_call(const struct cuda *cuda, enum call call)
 {
-    bool captured = call != CALL_PROMPT && (call == CALL_STEP) == !cuda->options.drafter;
-    return captured &&
-           (!far || (cuda->options.capacity > ATTENTION_NEAR && (call == CALL_DRAFT || call == CALL_VERIFY)));
+    return call != CALL_PROMPT && (call == CALL_STEP) == !cuda->options.drafter;
+}
+
+/* Whether a call of so many sessions has other kernels beyond the reach of near ones. */
+static bool has_far_call(const struct cuda *cuda, enum call call, int sessions)
+{
+    bool halves = call == CALL_STEP && sessions == 1 && cuda->mlp_clusters;
+    return has_call(cuda, call) && cuda->options.capacity > ATTENTION_NEAR &&
+           (call == CALL_DRAFT || call == CALL_VERIFY || halves);
 }
 
 void graph_capture_all(struct cuda *cuda)
@@ -68,8 +74,9 @@ void graph_capture_all(struct cuda *cuda)
         for (int far = 0; far <= 1; far++) {
             for (int i = 0; i < cuda->gpu_count; i++)
                 cuda->gpus[i].graphs[call][far] = xcalloc((size_t)cuda->options.sessions, sizeof(cudaGraphExec_t));
-            for (int sessions = 1; has_call(cuda, call, far) && sessions <= cuda->options.sessions; sessions++)
-                capture(cuda, call, far, sessions);
+            for (int sessions = 1; sessions <= cuda->options.sessions; sessions++)
+                if (far ? has_far_call(cuda, call, sessions) : has_call(cuda, call))
+                    capture(cuda, call, far, sessions);
         }
     graph_restart_steps(cuda);
 }
@@ -83,7 +90,7 @@ void graph_restart_steps(struct cuda *cuda)
 
 void graph_launch(struct cuda *cuda, enum call call, int sessions)
 {
-    bool far = has_call(cuda, call, true) && cuda->host.reach > ATTENTION_NEAR;
+    bool far = cuda->host.reach > ATTENTION_NEAR && has_far_call(cuda, call, sessions);
     FOR_GPUS(cuda, gpu) {
         watch_mark(cuda, gpu, WATCH_CALLS, "call");
         CUDA_CHECK(cudaGraphLaunch(gpu->graphs[call][far][sessions - 1], gpu->stream));

@@ -166,6 +166,38 @@ struct compact_path {
 void kernels_compact(void *keys, void *values, int layers, int sessions, int kv_heads, int capacity, size_t row_bytes,
                      const struct compact_path *paths, int path_count, const int *nodes, cudaStream_t stream);
 
+/* A single row through half a layer by one kernel, where a model is so small that all multiprocessors together hold
+ * both halves' weights. The residual stream comes as x and what each cluster of the kernel before added to it; so it is
+ * left: `sum`, that stream, and `out`, what this half adds. */
+#define HALF_PARTS 8
+struct half_stream {
+    int width, part_count;
+    const float *x;     /* [width] */
+    const float *parts; /* [part_count, width]; added to x in their order */
+    float *sum;         /* [width]: not x */
+    void *feature;      /* [width]: `sum` in bfloat16; or NULL */
+    const float *norm;  /* [width] */
+    float epsilon;
+    float *out; /* [clusters, width] */
+};
+struct attention_half_call {
+    struct half_stream stream; /* out: a cluster for each KV head */
+    const void *qkv, *o;       /* [query, key and value heads, width]; [width, query heads] */
+    struct heads_call heads;   /* of one row, which sees all that is before it; positions, sessions and slots are read
+                                * before the halves queued before have ended, whatever their number */
+};
+struct mlp_half_call {
+    struct half_stream stream;
+    int inner, clusters;
+    const void *gate_up, *down; /* [gate | up, width], [width, inner] */
+};
+/* The clusters of the MLP's half; 0: the halves are not for such layers, or not for the current GPU. */
+int kernels_halves_take(enum element type, int width, int heads, int kv_heads, int head_size, int inner);
+void kernels_attention_half(const struct attention_half_call *call, cudaStream_t stream);
+void kernels_mlp_half(const struct mlp_half_call *call, cudaStream_t stream);
+/* sum = x + parts, and the feature; here sum may be x. */
+void kernels_end_halves(const struct half_stream *stream, cudaStream_t queue);
+
 /* How a row's token is chosen: temperature 0: the argmax. Above: with the noise of stream and position, among all. */
 struct choose_row {
     float temperature;

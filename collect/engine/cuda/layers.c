@@ -20,8 +20,8 @@ static const float *last_norm(const struct gpu *gpu, bool drafter)
     return drafter ? gpu->drafter_norm : gpu->norm;
 }
 
-static struct heads_call heads_of(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter,
-                                  int layer)
+struct heads_call layers_heads(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter,
+                               int layer)
 {
     const struct layers *layers = drafter ? &rank->drafter : &rank->target;
     const struct model *model = layers->model;
@@ -101,7 +101,7 @@ static bool ends_in_heads(const struct cuda *cuda, const struct layers *layers, 
 static void attend(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter, int layer)
 {
     const struct layers *layers = drafter ? &rank->drafter : &rank->target;
-    const struct heads_call heads = heads_of(cuda, gpu, rank, drafter, layer);
+    const struct heads_call heads = layers_heads(cuda, gpu, rank, drafter, layer);
     const struct attention_call call = layers_attention(cuda, gpu, rank, drafter, layer);
     if (attends_rows(cuda, layers, &gpu->batch)) {
         kernels_attend_rows(&heads, &call, gpu->stream);
@@ -157,11 +157,10 @@ static void multiply_added(const struct cuda *cuda, const struct gpu *gpu, const
         product_apply(product, gpu->batch.rows, single->input, single->weights, single->y, NULL);
 }
 
-/* Which of the drafter's features the layer's output is, or -1. */
-static int feature_of(const struct cuda *cuda, bool drafter, int layer)
+int layers_feature(const struct cuda *cuda, int layer)
 {
     const struct model *model = cuda->options.drafter;
-    for (int f = 0; model && !drafter && f < model->feature_count; f++)
+    for (int f = 0; model && f < model->feature_count; f++)
         if (model->feature_layers[f] == layer)
             return f;
     return -1;
@@ -205,7 +204,7 @@ static void run_attention(const struct cuda *cuda, const struct gpu *gpu, struct
                                   .input = rank->attended,
                                   .y = rank->sums[0]};
     const struct skinny_added added = added_by_mixer(gpu, weights);
-    const struct heads_call heads = heads_of(cuda, gpu, rank, drafter, layer);
+    const struct heads_call heads = layers_heads(cuda, gpu, rank, drafter, layer);
     watch_mark(cuda, gpu, WATCH_PARTS, "qkv");
     multiply_normed(cuda, gpu, layers->qkv, &qkv, layer > 0 ? layers->down : NULL,
                     ends_in_heads(cuda, layers, &gpu->batch) ? &heads : NULL);
@@ -270,7 +269,7 @@ static void run_mlp(const struct cuda *cuda, const struct gpu *gpu, struct rank 
                                      .weights = weights->down,
                                      .input = rank->gated,
                                      .y = rank->sums[1]};
-    const int feature = feature_of(cuda, drafter, layer);
+    const int feature = drafter ? -1 : layers_feature(cuda, layer);
     const struct skinny_added added = {.x = gpu->x,
                                        .norm = norm_behind(cuda, gpu, drafter, layer),
                                        .out = rows_behind(cuda, gpu, drafter, layer),
@@ -323,7 +322,7 @@ static void finish_mixer(const struct cuda *cuda, const struct gpu *gpu, bool dr
 static void finish_mlp(const struct cuda *cuda, const struct gpu *gpu, bool drafter, int layer)
 {
     bool single = layers_are_single(cuda, gpu->batch.rows);
-    int feature = feature_of(cuda, drafter, layer), sums = single && cuda->options.ranks == 1 ? -1 : 1;
+    int feature = drafter ? -1 : layers_feature(cuda, layer), sums = single && cuda->options.ranks == 1 ? -1 : 1;
     if ((sums < 0 && feature < 0) || is_few(cuda, gpu->batch.rows))
         return;
     layers_add_norm(cuda, gpu, gpu->batch.rows, gpu->x, sums, single ? NULL : norm_behind(cuda, gpu, drafter, layer),
@@ -357,6 +356,10 @@ void layers_run(struct cuda *cuda, bool drafter)
     int rows = cuda->host.rows;
     FOR_GPUS(cuda, gpu)
         start(cuda, gpu, drafter);
+    if (layers_take_halves(cuda, drafter)) {
+        layers_run_halves(cuda);
+        return;
+    }
     for (int layer = 0; layer < layers_model(cuda, drafter)->layer_count; layer++) {
         FOR_GPUS(cuda, gpu)
             FOR_RANKS(gpu, rank)

@@ -1,4 +1,4 @@
-/* What layers.c shares with context.c and products_alone.c: the same layers, seen from elsewhere. */
+/* What layers.c shares with halves.c, context.c and products_alone.c: the same layers, seen from elsewhere. */
 #ifndef COLLECT_ENGINE_CUDA_LAYERS_H
 #define COLLECT_ENGINE_CUDA_LAYERS_H
 
@@ -35,6 +35,13 @@ static inline const struct product *layers_mixer_out(const struct layers *layers
 
 /* --- layers.c --------------------------------------------------------------------------------------------------- */
 
+/* What becomes of the heads in `fused` of the batch's rows in a layer. */
+struct heads_call layers_heads(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank, bool drafter,
+                               int layer);
+
+/* Which of the drafter's features the output of the target's layer is, or -1. */
+int layers_feature(const struct cuda *cuda, int layer);
+
 /* The attention of the batch's rows in a layer. */
 struct attention_call layers_attention(const struct cuda *cuda, const struct gpu *gpu, const struct rank *rank,
                                        bool drafter, int layer);
@@ -43,6 +50,13 @@ struct attention_call layers_attention(const struct cuda *cuda, const struct gpu
  * NULL: no norm; feature: which of the drafter's x becomes, or -1. */
 void layers_add_norm(const struct cuda *cuda, const struct gpu *gpu, int rows, float *x, int which, const float *norm,
                      float epsilon, int feature, void *out);
+
+/* --- halves.c --------------------------------------------------------------------------------------------------- */
+
+/* Whether the batch is a row that goes through layers by halves; all layers, from the embedding in x to what the head
+ * reads there. */
+bool layers_take_halves(const struct cuda *cuda, bool drafter);
+void layers_run_halves(const struct cuda *cuda);
 
 /* --- context.c -------------------------------------------------------------------------------------------------- */
 

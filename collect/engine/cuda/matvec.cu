@@ -9,15 +9,6 @@
 #define GATHERED 64      /* rows whose sums stand in shared memory at a time */
 #define THREADS_EACH 512 /* of a product on a multiprocessor */
 
-/* Where `wanted`; otherwise *to is left as it is, without a branch. */
-static __device__ __forceinline__ void load_weights(uint4 *to, const char *from, bool wanted)
-{
-    asm volatile("{\n.reg .pred wanted;\nsetp.ne.s32 wanted, %5, 0;\n"
-                 "@wanted ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];\n}"
-                 : "+r"(to->x), "+r"(to->y), "+r"(to->z), "+r"(to->w)
-                 : "l"(from), "r"((int)wanted));
-}
-
 /* What 8 bfloat16 stand for: a float's upper half each. */
 static __device__ __forceinline__ void unpack_eight(float (&to)[8], uint4 from)
 {
@@ -205,7 +196,7 @@ static __global__ void __launch_bounds__(THREADS, (CHUNKS == 1 ? 2 : 1) * THREAD
                     other += sums[side][w][at + STEP];
             }
             if (GATE)
-                store((__nv_bfloat16 *)call.gated + output, __fdividef(sum, 1.0f + expf(-sum)) * other);
+                store((__nv_bfloat16 *)call.gated + output, swish(sum) * other);
             else
                 call.y[output] = call.add ? (from == first ? before : call.y[output]) + sum : sum;
         }

@@ -154,6 +154,7 @@ static void ready_gpus(struct cuda *cuda)
     const struct rank *rank = cuda->gpus->ranks;
     cuda->few = cuda->options.ranks == 1 && product_is_own(rank->head_product, PRODUCT_OWN_ROWS) &&
                 takes_few(&rank->target) && (!cuda->options.drafter || takes_few(&rank->drafter));
+    layers_ready_halves(cuda);
     create_host(cuda);
     graph_capture_all(cuda);
 }

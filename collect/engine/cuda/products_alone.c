@@ -1,4 +1,5 @@
-/* The products of layers.c and context.c alone, for benchmarks to hold the whole against. */
+/* The products of layers.c and context.c alone, for benchmarks to hold the whole against; halves of layers have theirs
+ * within. */
 #include "collect/engine/cuda/layers.h"
 
 static void multiply(const struct cuda *cuda, const struct gpu *gpu, const struct product *product,
@@ -57,6 +58,10 @@ static void run_layer_products(const struct cuda *cuda, const struct gpu *gpu, s
 
 void layers_run_products(struct cuda *cuda, bool drafter)
 {
+    if (layers_take_halves(cuda, drafter)) {
+        layers_run_halves(cuda);
+        return;
+    }
     for (int layer = 0; layer < layers_model(cuda, drafter)->layer_count; layer++)
         FOR_GPUS(cuda, gpu)
             FOR_RANKS(gpu, rank)
