@@ -181,19 +181,6 @@ static inline void free_scene(struct scene *scene)
 /* --- there and back --------------------------------------------------------------------------------------------------
  */
 
-static inline void *send_typed(enum element type, const float *from, size_t count)
-{
-    if (type == ELEMENT_FLOAT32)
-        return gpu_send(from, count * sizeof *from);
-    uint16_t *held = xcalloc(count, sizeof *held);
-#pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < count; i++)
-        held[i] = bfloat16_from_float(from[i]);
-    void *sent = gpu_send(held, count * sizeof *held);
-    free(held);
-    return sent;
-}
-
 static inline void receive(float *to, const void *from, size_t count)
 {
     uint16_t *held = xcalloc(count, sizeof *held);

@@ -4,11 +4,14 @@
 
 #include "collect/base/error.h"
 #include "collect/engine/backend.h"
+#include "collect/engine/bfloat16.h"
 #include "collect/engine/cuda/device.h"
+#include "collect/engine/cuda/kernels.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -37,6 +40,20 @@ static inline void *gpu_send(const void *from, size_t bytes)
     void *memory = device_allocate(bytes);
     CUDA_CHECK(cudaMemcpy(memory, from, bytes, cudaMemcpyHostToDevice));
     return memory;
+}
+
+/* As the type holds them. */
+static inline void *gpu_send_typed(enum element type, const float *from, size_t count)
+{
+    if (type == ELEMENT_FLOAT32)
+        return gpu_send(from, count * sizeof *from);
+    uint16_t *held = xcalloc(count, sizeof *held);
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < count; i++)
+        held[i] = bfloat16_from_float(from[i]);
+    void *sent = gpu_send(held, count * sizeof *held);
+    free(held);
+    return sent;
 }
 
 static inline void gpu_fetch(void *to, const void *from, size_t bytes)

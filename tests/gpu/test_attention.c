@@ -22,9 +22,9 @@ static void attend(struct scene *scene)
 {
     struct attention_call call = scene->call;
     size_t bytes = row_elements(&call) * element_size(call.type), rows = (size_t)call.rows;
-    void *queries = send_typed(call.type, scene->queries, row_elements(&call)), *again = xcalloc(1, bytes);
-    void *keys = send_typed(call.type, scene->keys, cache_elements(&call));
-    void *values = send_typed(call.type, scene->values, cache_elements(&call));
+    void *queries = gpu_send_typed(call.type, scene->queries, row_elements(&call)), *again = xcalloc(1, bytes);
+    void *keys = gpu_send_typed(call.type, scene->keys, cache_elements(&call));
+    void *values = gpu_send_typed(call.type, scene->values, cache_elements(&call));
     void *segments = gpu_send(scene->segments, sizeof scene->segments);
     void *tiles = gpu_send(scene->tiles, (size_t)call.tile_count * sizeof *scene->tiles);
     void *positions = gpu_send(scene->positions, rows * sizeof(int));

@@ -114,13 +114,13 @@ static void check_single(int head_size, int group, int length, const struct shap
             memset(at(scene.values, &scene.call, segment->session, kv_head, segment->base), 0xff,
                    (size_t)head_size * sizeof(float));
         }
-    void *keys = send_typed(ELEMENT_BFLOAT16, scene.keys, cache);
-    void *values = send_typed(ELEMENT_BFLOAT16, scene.values, cache);
+    void *keys = gpu_send_typed(ELEMENT_BFLOAT16, scene.keys, cache);
+    void *values = gpu_send_typed(ELEMENT_BFLOAT16, scene.values, cache);
     struct heads_call heads =
         make_heads(&scene, keys, values, device_allocate(queries * 2), number % 2 ? head_size : head_size / 2);
     attend_rows(&scene, &heads);
-    heads.keys = send_typed(ELEMENT_BFLOAT16, scene.keys, cache);
-    heads.values = send_typed(ELEMENT_BFLOAT16, scene.values, cache);
+    heads.keys = gpu_send_typed(ELEMENT_BFLOAT16, scene.keys, cache);
+    heads.values = gpu_send_typed(ELEMENT_BFLOAT16, scene.values, cache);
     kernels_store_heads(&heads, NULL);
     receive(scene.queries, heads.queries, queries);
     receive(scene.keys, heads.keys, cache);

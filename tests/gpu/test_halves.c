@@ -53,16 +53,6 @@ static float *make_norm(size_t count)
     return norm;
 }
 
-static void *send_rounded(const float *from, size_t count)
-{
-    uint16_t *rounded = xcalloc(count, sizeof *rounded);
-    for (size_t i = 0; i < count; i++)
-        rounded[i] = bfloat16_from_float(from[i]);
-    void *sent = gpu_send(rounded, count * sizeof *rounded);
-    free(rounded);
-    return sent;
-}
-
 static double held(double x)
 {
     return (double)bfloat16_to_float(bfloat16_from_float((float)x));
@@ -234,8 +224,8 @@ static struct attention make_attention(int width, int kv_heads, int group, int l
     float *cosines = gpu_send(own.turns, (size_t)CAPACITY * HEAD * sizeof(float));
     own.call = (struct attention_half_call){
         .stream = own.stream.call,
-        .qkv = send_rounded(own.qkv, rows * elements),
-        .o = send_rounded(own.o, elements * columns),
+        .qkv = gpu_send_typed(ELEMENT_BFLOAT16, own.qkv, rows * elements),
+        .o = gpu_send_typed(ELEMENT_BFLOAT16, own.o, elements * columns),
         .heads = {.type = ELEMENT_BFLOAT16,
                   .rows = 1,
                   .layers = 1,
@@ -253,8 +243,8 @@ static struct attention make_attention(int width, int kv_heads, int group, int l
                   .sessions = there + 1,
                   .slots = there + 2,
                   .epsilon = EPSILON,
-                  .keys = send_rounded(own.keys, cache_elements(&own)),
-                  .values = send_rounded(own.values, cache_elements(&own))},
+                  .keys = gpu_send_typed(ELEMENT_BFLOAT16, own.keys, cache_elements(&own)),
+                  .values = gpu_send_typed(ELEMENT_BFLOAT16, own.values, cache_elements(&own))},
     };
     return own;
 }
@@ -401,8 +391,8 @@ static void check_mlp(int width, int inner, int clusters, int part_count)
     const struct mlp_half_call call = {.stream = stream.call,
                                        .inner = inner,
                                        .clusters = clusters,
-                                       .gate_up = send_rounded(gate_up, 2 * all),
-                                       .down = send_rounded(down, all)};
+                                       .gate_up = gpu_send_typed(ELEMENT_BFLOAT16, gate_up, 2 * all),
+                                       .down = gpu_send_typed(ELEMENT_BFLOAT16, down, all)};
     double *row = xcalloc((size_t)width, sizeof *row), *made = xcalloc(2 * (size_t)inner, sizeof *made);
     double *added = xcalloc((size_t)width, sizeof *added);
     run_twice(run_mlp, &call, &stream);
@@ -534,7 +524,8 @@ static void halves_may_overlap(void **state)
         skip();
     struct attention own = make_attention(1024, 8, 2, 700, 0);
     float *gate_up = make(6144 * 1024, 0.05f), *down = make(3072 * 1024, 0.05f);
-    void *gate_up_there = send_rounded(gate_up, 6144 * 1024), *down_there = send_rounded(down, 3072 * 1024);
+    void *gate_up_there = gpu_send_typed(ELEMENT_BFLOAT16, gate_up, 6144 * 1024),
+         *down_there = gpu_send_typed(ELEMENT_BFLOAT16, down, 3072 * 1024);
     make_layers(&bench, &own, gate_up_there, down_there);
     run_layers(&bench, &own, true, waited);
     for (int i = 0; i < 1024; i++)

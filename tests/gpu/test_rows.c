@@ -43,18 +43,6 @@ static float held(enum element type, const void *values, size_t at)
     return type == ELEMENT_BFLOAT16 ? bfloat16_to_float(((const uint16_t *)values)[at]) : ((const float *)values)[at];
 }
 
-static void *send_typed(enum element type, const float *from, size_t count)
-{
-    if (type == ELEMENT_FLOAT32)
-        return gpu_send(from, count * sizeof *from);
-    uint16_t *rounded = xcalloc(count, sizeof *rounded);
-    for (size_t i = 0; i < count; i++)
-        rounded[i] = bfloat16_from_float(from[i]);
-    void *sent = gpu_send(rounded, count * sizeof *rounded);
-    free(rounded);
-    return sent;
-}
-
 static void check_row(const struct scene *scene, int row, const float *x, const float *squares, const void *out)
 {
     size_t width = (size_t)scene->width, first = (size_t)row * width;
@@ -81,7 +69,7 @@ static void check_embeddings(const struct scene *scene)
     float *x = device_allocate(elements * sizeof *x), *squares = device_allocate(rows * sizeof *squares);
     float *weight = gpu_send(scene->weight, width * sizeof *weight);
     float *found = xcalloc(elements, sizeof *found), *sums = xcalloc(rows, sizeof *sums);
-    void *table = send_typed(scene->type, scene->table, VOCABULARY * width);
+    void *table = gpu_send_typed(scene->type, scene->table, VOCABULARY * width);
     void *out = device_allocate(bytes), *rounded = xcalloc(1, bytes);
     int *tokens = device_allocate(padded);
     const struct add_norm_call call = {.type = scene->type,
