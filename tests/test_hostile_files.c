@@ -108,28 +108,12 @@ static const struct reader {
 
 enum { READER_COUNT = sizeof readers / sizeof *readers };
 
-static char *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = fixture_make_folder();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    fixture_remove_folder(folder);
-    return 0;
-}
-
 /* Refused at once, by one line that names the file. */
 static void expect_refused(const struct reader *reader, const char *path, const char *said)
 {
     struct error error = {0};
     alarm(60);
-    if (reader->read(folder, path, &error) == 0)
+    if (reader->read(fixture_folder, path, &error) == 0)
         fail_msg("%s was read, but expected: %s", path, said);
     alarm(0);
     if (strncmp(error.message, path, strlen(path)) != 0 || !strstr(error.message, said))
@@ -172,7 +156,7 @@ static void refuses_what_is_no_file(void **state)
     };
     for (int i = 0; i < READER_COUNT; i++)
         for (size_t j = 0; j < sizeof obstacles / sizeof *obstacles; j++) {
-            char *path = file_join(folder, readers[i].file);
+            char *path = file_join(fixture_folder, readers[i].file);
             obstacles[j].make(path);
             expect_refused(&readers[i], path, obstacles[j].said);
             assert_int_equal(remove(path), 0);
@@ -186,10 +170,10 @@ static void stands_links_that_lead_nowhere(void **state)
     (void)state;
     for (int i = 0; i < READER_COUNT; i++) {
         struct error error = {0};
-        char *path = file_join(folder, readers[i].file);
+        char *path = file_join(fixture_folder, readers[i].file);
         make_link_to_itself(path);
         alarm(60);
-        int result = readers[i].read(folder, path, &error);
+        int result = readers[i].read(fixture_folder, path, &error);
         alarm(0);
         assert_true(readers[i].may_be_empty ? result == 0 : strstr(error.message, "cannot open: ") != NULL);
         unlink(path);
@@ -201,7 +185,7 @@ static void stands_links_that_lead_nowhere(void **state)
 
 static void expect_bytes_refused(const struct reader *reader, const void *bytes, size_t size)
 {
-    char *path = file_join(folder, reader->file);
+    char *path = file_join(fixture_folder, reader->file);
     fixture_write(path, bytes, size);
     expect_refused(reader, path, "");
     unlink(path);
@@ -237,11 +221,11 @@ static void survives_every_cut(void **state)
     (void)state;
     for (int i = 0; i < READER_COUNT; i++) {
         size_t size;
-        char *bytes = fixture_read(readers[i].example, &size), *path = file_join(folder, readers[i].file);
+        char *bytes = fixture_read(readers[i].example, &size), *path = file_join(fixture_folder, readers[i].file);
         for (size_t cut = 0; cut < size; cut += 1 + size / 200) {
             struct error error = {0};
             fixture_write(path, bytes, cut);
-            int result = readers[i].read(folder, path, &error);
+            int result = readers[i].read(fixture_folder, path, &error);
             assert_int_equal(result == 0, error.message[0] == '\0');
         }
         unlink(path);
@@ -272,12 +256,12 @@ static void takes_text_from_windows(void **state)
     for (int i = 0; i < READER_COUNT; i++) {
         size_t size, new_size;
         char *bytes = fixture_read(readers[i].example, &size), *text = as_windows_writes(bytes, size, &new_size);
-        char *path = file_join(folder, readers[i].file);
+        char *path = file_join(fixture_folder, readers[i].file);
         struct error error = {0}, new_error = {0};
         fixture_write(path, bytes, size);
-        bool well = readers[i].read(folder, path, &error) == 0; /* the index is not: its files are missing */
+        bool well = readers[i].read(fixture_folder, path, &error) == 0; /* the index is not: its files are missing */
         fixture_write(path, text, new_size);
-        readers[i].read(folder, path, &new_error);
+        readers[i].read(fixture_folder, path, &new_error);
         if (well && readers[i].text)
             assert_string_equal(new_error.message, "");
         else
@@ -289,7 +273,7 @@ static void takes_text_from_windows(void **state)
     }
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, fixture_set_up, fixture_tear_down)
 
 int main(void)
 {

@@ -18,22 +18,6 @@
 
 #include <cmocka.h>
 
-static char *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = fixture_make_folder();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    fixture_remove_folder(folder);
-    return 0;
-}
-
 static void expect_message(const struct error *error, const char *path, const char *said)
 {
     char *expected = xformat("%s: %s", path, said);
@@ -44,7 +28,7 @@ static void expect_message(const struct error *error, const char *path, const ch
 static int count_entries(void)
 {
     int count = 0;
-    DIR *stream = opendir(folder);
+    DIR *stream = opendir(fixture_folder);
     assert_non_null(stream);
     for (struct dirent *entry; (entry = readdir(stream));)
         count += entry->d_name[0] != '.';
@@ -58,7 +42,7 @@ static void reads_bytes_as_they_are(void **state)
 {
     (void)state;
     struct error error = {0};
-    char *path = file_join(folder, "x");
+    char *path = file_join(fixture_folder, "x");
     size_t size = 7;
     fixture_write(path, "", 0);
     char *bytes = file_read(path, 0, &size, &error);
@@ -79,8 +63,9 @@ static void reads_bytes_as_they_are(void **state)
 static void refuses_what_is_no_file(void **state)
 {
     (void)state;
-    char *pipe_path = file_join(folder, "pipe"), *inner = file_join(folder, "inner"), *link = file_join(folder, "link"),
-         *loop = file_join(folder, "loop"), *absent = file_join(folder, "absent"), *below = file_join(pipe_path, "x");
+    char *pipe_path = file_join(fixture_folder, "pipe"), *inner = file_join(fixture_folder, "inner"),
+         *link = file_join(fixture_folder, "link"), *loop = file_join(fixture_folder, "loop"),
+         *absent = file_join(fixture_folder, "absent"), *below = file_join(pipe_path, "x");
     assert_int_equal(mkfifo(pipe_path, 0666), 0);
     assert_int_equal(mkdir(inner, 0777), 0);
     assert_int_equal(symlink("inner", link), 0);
@@ -122,7 +107,7 @@ static void follows_links_to_files(void **state)
 {
     (void)state;
     struct error error = {0};
-    char *path = file_join(folder, "x"), *link = file_join(folder, "link");
+    char *path = file_join(fixture_folder, "x"), *link = file_join(fixture_folder, "link");
     fixture_write(path, "text", 4);
     assert_int_equal(symlink("x", link), 0);
     char *bytes = file_read(link, 4, NULL, &error);
@@ -148,9 +133,9 @@ static void refuses_what_it_may_not_read(void **state)
 {
     (void)state;
     struct error error = {0};
-    char *path = file_join(folder, "x");
+    char *path = file_join(fixture_folder, "x");
     fixture_write(path, "text", 4);
-    assert_int_equal(chmod(folder, 0755), 0);
+    assert_int_equal(chmod(fixture_folder, 0755), 0);
     assert_int_equal(chmod(path, 0), 0);
     uid_t former = lay_down_rights();
     char *bytes = file_read(path, 4, NULL, &error);
@@ -175,7 +160,7 @@ static void replaces_whole_files(void **state)
 {
     (void)state;
     struct error error = {0};
-    char *path = file_join(folder, "x");
+    char *path = file_join(fixture_folder, "x");
     assert_int_equal(file_write_whole(path, "first", 5, &error), 0);
     expect_content(path, "first");
     assert_int_equal(file_write_whole(path, "2nd", 3, &error), 0);
@@ -184,7 +169,7 @@ static void replaces_whole_files(void **state)
     expect_content(path, "");
     assert_int_equal(count_entries(), 1);
     char *former = getcwd(NULL, 0);
-    assert_int_equal(chdir(folder), 0); /* a path without a folder */
+    assert_int_equal(chdir(fixture_folder), 0); /* a path without a folder */
     assert_int_equal(file_write_whole("x", "here", 4, &error), 0);
     expect_content("x", "here");
     assert_int_equal(chdir(former), 0);
@@ -214,8 +199,9 @@ static int write_with_little_room(const char *path, const char *bytes, size_t si
 static void replaces_nothing_but_files(void **state)
 {
     (void)state;
-    char *pipe_path = file_join(folder, "pipe"), *inner = file_join(folder, "inner"), *link = file_join(folder, "link");
-    char *linked_folder = file_join(folder, "linked-folder");
+    char *pipe_path = file_join(fixture_folder, "pipe"), *inner = file_join(fixture_folder, "inner"),
+         *link = file_join(fixture_folder, "link");
+    char *linked_folder = file_join(fixture_folder, "linked-folder");
     assert_int_equal(mkfifo(pipe_path, 0600), 0);
     assert_int_equal(mkdir(inner, 0700), 0);
     assert_int_equal(symlink("pipe", link), 0);
@@ -250,7 +236,7 @@ static void replaces_the_file_that_a_link_names(void **state)
     (void)state;
     struct error error = {0};
     struct stat status;
-    char *path = file_join(folder, "x"), *link = file_join(folder, "link");
+    char *path = file_join(fixture_folder, "x"), *link = file_join(fixture_folder, "link");
     fixture_write(path, "old", 3);
     assert_int_equal(symlink("x", link), 0);
     assert_int_equal(file_write_whole(link, "new", 3, &error), 0);
@@ -269,7 +255,7 @@ static void leaves_the_old_file_where_writing_fails(void **state)
 {
     (void)state;
     static const char big[5000] = "new";
-    char *path = file_join(folder, "x");
+    char *path = file_join(fixture_folder, "x");
     fixture_write(path, "old", 3);
     assert_int_equal(write_with_little_room(path, big, 900), 0);
     fixture_write(path, "old", 3);
@@ -283,7 +269,8 @@ static void leaves_nothing_where_it_cannot_replace(void **state)
 {
     (void)state;
     struct error error = {0}, other = {0};
-    char *path = file_join(folder, "taken"), *inside = file_join(path, "inside"), *absent = file_join(folder, "no/x");
+    char *path = file_join(fixture_folder, "taken"), *inside = file_join(path, "inside"),
+         *absent = file_join(fixture_folder, "no/x");
     assert_int_equal(mkdir(path, 0777), 0);
     fixture_write(inside, "kept", 4);
     assert_int_equal(file_write_whole(path, "new", 3, &error), -1);
@@ -301,13 +288,13 @@ static void refuses_a_folder_that_it_may_not_write(void **state)
 {
     (void)state;
     struct error error = {0};
-    char *path = file_join(folder, "x");
+    char *path = file_join(fixture_folder, "x");
     fixture_write(path, "old", 3);
-    assert_int_equal(chmod(folder, 0555), 0);
+    assert_int_equal(chmod(fixture_folder, 0555), 0);
     uid_t former = lay_down_rights();
     int result = file_write_whole(path, "new", 3, &error);
     assert_int_equal(seteuid(former), 0);
-    assert_int_equal(chmod(folder, 0777), 0);
+    assert_int_equal(chmod(fixture_folder, 0777), 0);
     assert_int_equal(result, -1);
     assert_non_null(strstr(error.message, "cannot create: Permission denied"));
     expect_content(path, "old");
@@ -318,7 +305,7 @@ static void appends_lines(void **state)
 {
     (void)state;
     struct error error = {0};
-    char *path = file_join(folder, "x");
+    char *path = file_join(fixture_folder, "x");
     int descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
     assert_int_equal(file_append_line(descriptor, path, "{\"a\":1}", &error), 0);
     assert_int_equal(file_append_line(descriptor, path, "", &error), 0);
@@ -350,7 +337,7 @@ static void makes_folders(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct error error = {0};
         struct stat status;
-        char *path = file_join(folder, names[i]);
+        char *path = file_join(fixture_folder, names[i]);
         assert_int_equal(file_make_folder(path, &error), 0);
         assert_int_equal(stat(path, &status), 0);
         assert_true(S_ISDIR(status.st_mode));
@@ -365,7 +352,7 @@ static void makes_no_folder_over_a_file(void **state)
 {
     (void)state;
     struct error error = {0}, other = {0}, empty = {0};
-    char *path = file_join(folder, "x"), *below = file_join(path, "y");
+    char *path = file_join(fixture_folder, "x"), *below = file_join(path, "y");
     fixture_write(path, "text", 4);
     assert_int_equal(file_make_folder(path, &error), -1);
     expect_message(&error, path, "cannot make the folder: a file has its name");
@@ -382,13 +369,13 @@ static void removes_files(void **state)
 {
     (void)state;
     struct error error = {0};
-    char *path = file_join(folder, "gone");
+    char *path = file_join(fixture_folder, "gone");
     assert_int_equal(file_write_whole(path, "text", 4, &error), 0);
     assert_int_equal(file_remove(path, &error), 0);
     assert_false(file_exists(path));
     assert_int_equal(file_remove(path, &error), 0);
-    assert_int_equal(file_remove(folder, &error), -1);
-    expect_message(&error, folder, "cannot remove: Is a directory");
+    assert_int_equal(file_remove(fixture_folder, &error), -1);
+    expect_message(&error, fixture_folder, "cannot remove: Is a directory");
     free(path);
 }
 
@@ -426,7 +413,7 @@ static void hashes_as_published(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         struct error error = {0};
-        char hex[FILE_HASH_SIZE], *path = file_join(folder, "x");
+        char hex[FILE_HASH_SIZE], *path = file_join(fixture_folder, "x");
         size_t length = strlen(vectors[i].text), size = length * (size_t)vectors[i].times;
         char *bytes = xmalloc(size);
         for (size_t at = 0; at < size; at += length)
@@ -448,7 +435,8 @@ static void hashes_large_files(void **state)
     (void)state;
     enum { SIZE = (3 << 20) + 7 };
     struct error error = {0};
-    char *path = file_join(folder, "x"), *bytes = xmalloc(SIZE), of_bytes[FILE_HASH_SIZE], of_file[FILE_HASH_SIZE];
+    char *path = file_join(fixture_folder, "x"), *bytes = xmalloc(SIZE), of_bytes[FILE_HASH_SIZE],
+         of_file[FILE_HASH_SIZE];
     for (int i = 0; i < SIZE; i++)
         bytes[i] = (char)(i * 2654435761U >> 24);
     fixture_write(path, bytes, SIZE);
@@ -459,7 +447,7 @@ static void hashes_large_files(void **state)
     free(bytes);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, fixture_set_up, fixture_tear_down)
 
 int main(void)
 {

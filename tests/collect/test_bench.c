@@ -16,27 +16,11 @@
 
 #include <cmocka.h>
 
-static char *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = fixture_make_folder();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    fixture_remove_folder(folder);
-    return 0;
-}
-
 /* The figures of a bench that succeeds; *said (free() it): its table. */
 static json_t *run(const char *const *arguments, const char *path, char **said)
 {
     struct error error = {0};
-    if (call_command(folder, command_bench, arguments, said) != 0)
+    if (call_command(fixture_folder, command_bench, arguments, said) != 0)
         fail_msg("%s", *said);
     json_t *figures = json_read_file(path, &error);
     assert_string_equal(error.message, "");
@@ -76,7 +60,7 @@ static void check_arm(const json_t *figures, size_t index, const char *name, int
 static void times_a_shape_and_marks_its_acceptance(void **state)
 {
     (void)state;
-    char *path = file_join(folder, "shape.json"), *said;
+    char *path = file_join(fixture_folder, "shape.json"), *said;
     const char *const arguments[] = {"--shape", "tiny", "--device",  "cpu", "--rounds", "3",  "--context", "40",
                                      "--tp",    "2",    "--budgets", "2,8", "--json",   path, NULL};
     json_t *figures = run(arguments, path, &said);
@@ -96,7 +80,7 @@ static void times_a_shape_and_marks_its_acceptance(void **state)
 static void times_a_models_own_rounds(void **state)
 {
     (void)state;
-    char *path = file_join(folder, "demo.json"), *said;
+    char *path = file_join(fixture_folder, "demo.json"), *said;
     const char *const arguments[] = {
         "--target", "data/models/demo/target", "--device", "cpu", "--rounds", "2", "--context", "20", "--json", path,
         NULL};
@@ -130,7 +114,7 @@ static void answers_wrong_calls_with_one_line(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *said;
-        assert_int_equal(call_command(folder, command_bench, cases[i].arguments, &said), cases[i].exit_code);
+        assert_int_equal(call_command(fixture_folder, command_bench, cases[i].arguments, &said), cases[i].exit_code);
         if (!strstr(said, cases[i].said))
             fail_msg("\"%s\" does not say \"%s\"", said, cases[i].said);
         assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
@@ -145,5 +129,5 @@ int main(void)
         cmocka_unit_test(times_a_models_own_rounds),
         cmocka_unit_test(answers_wrong_calls_with_one_line),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, fixture_set_up, fixture_tear_down);
 }

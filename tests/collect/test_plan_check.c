@@ -17,22 +17,6 @@
 
 #include <cmocka.h>
 
-static char *folder;
-
-static int set_up(void **state)
-{
-    (void)state;
-    folder = fixture_make_folder();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove_folder(folder);
-    return 0;
-}
-
 /* Steps of a run, a letter and a plan's number each. Lines of the ledger: b, an attempt was begun under the plan as it
  * is; a, the plan was to be written; A, something else was; o, begun as older programs noted it. W writes that plan, E
  * edits it, R removes it. expected: part of the line that refuses them; NULL: they pass. */
@@ -42,7 +26,7 @@ static void check(const char *steps, const char *expected)
     for (const char *at = steps; *at; at += at[2] ? 3 : 2) {
         int number = at[1] - '0';
         char *name = number == 1 ? xstrdup("plan.json") : xformat("plan-%d.json", number), hash[FILE_HASH_SIZE];
-        char *path = file_join(folder, name), *text = xformat("plan %d", number);
+        char *path = file_join(fixture_folder, name), *text = xformat("plan %d", number);
         struct error error = {0};
         json_t *line = json_pack("{s:s}", "action", strchr("aA", at[0]) ? "amend" : "begin");
         file_hash_bytes(at[0] == 'A' ? "else" : text, at[0] == 'A' ? 4 : strlen(text), hash);
@@ -53,7 +37,7 @@ static void check(const char *steps, const char *expected)
         else if (at[0] == 'R')
             unlink(path);
         else if (at[0] == 'b')
-            assert_int_equal(plan_check_note(folder, name, line, &error), 0);
+            assert_int_equal(plan_check_note(fixture_folder, name, line, &error), 0);
         else if (at[0] != 'o')
             json_object_update_new(line, json_pack("{s:s, s:s}", "plan", name, "sha256", hash));
         if (strchr("abAo", at[0]))
@@ -64,12 +48,12 @@ static void check(const char *steps, const char *expected)
         free(name);
     }
     struct error error = {0};
-    int result = plan_check(folder, &ledger, &error);
+    int result = plan_check(fixture_folder, &ledger, &error);
     if (result != (expected ? -1 : 0) || (expected && !strstr(error.message, expected)))
         fail_msg("%s: answers %d, %s", steps, result, error.message);
     json_decref(ledger.lines);
-    tear_down(NULL);
-    set_up(NULL);
+    fixture_tear_down(NULL);
+    fixture_set_up(NULL);
 }
 
 static void lets_whole_runs_pass(void **state)
@@ -149,7 +133,7 @@ static void no_summary_is_made_of_a_changed_plan(void **state)
     programs_tear_down(state);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, fixture_set_up, fixture_tear_down)
 
 int main(void)
 {

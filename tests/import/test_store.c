@@ -17,32 +17,16 @@
 
 #define FILES "tests/fuzz/corpus/import/"
 
-static char *folder;
-
-static int set_up(void **state)
-{
-    (void)state;
-    folder = fixture_make_folder();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove_folder(folder);
-    return 0;
-}
-
 /* Calls with these arguments behind --runs; expects the exit code, and the text in what it says. */
 static void call(command_function *command, int exit_code, const char *text, const char *const *arguments)
 {
-    const char *all[16] = {"--runs", folder};
+    const char *all[16] = {"--runs", fixture_folder};
     char *said;
     int count = 2;
     while (*arguments)
         all[count++] = *arguments++;
     all[count] = NULL;
-    int got = call_command(folder, command, all, &said);
+    int got = call_command(fixture_folder, command, all, &said);
     if (got != exit_code || !strstr(said, text))
         fail_msg("exit code %d: %s", got, said);
     free(said);
@@ -52,7 +36,7 @@ static void call(command_function *command, int exit_code, const char *text, con
 
 static void read_run(const char *name, struct run *run)
 {
-    char *path = file_join(folder, name);
+    char *path = file_join(fixture_folder, name);
     struct error error = {0};
     if (run_read(path, NULL, run, &error))
         fail_msg("%s", error.message);
@@ -122,7 +106,7 @@ static void nothing_is_stored_of_a_call_that_fails(void **state)
     (void)state;
     CALL(command_import, EXIT_CODE_FAILURE, "odd.jsonl: is of no known format", FILES "vllm-appended.jsonl",
          FILES "odd.jsonl");
-    char *path = file_join(folder, "imported");
+    char *path = file_join(fixture_folder, "imported");
     assert_false(file_exists(path));
     free(path);
 }
@@ -177,7 +161,7 @@ static void repeats_fill_blocks(void **state)
 static void imports_do_not_displace_what_was_measured(void **state)
 {
     (void)state;
-    char *run = run_folder_make(folder);
+    char *run = run_folder_make(fixture_folder);
     CALL(command_import, EXIT_CODE_FAILURE, "tp1-linear is measured in", "--run", "tiny", "--as", "tp1", "--workload",
          "code", FILES "jetspec-dflash.jsonl");
     CALL(command_import, EXIT_CODE_OK, "tiny/tp1-linear/", "--run", "tiny", "--as", "tp1", "--workload", "elsewhere",
@@ -211,7 +195,7 @@ static void nothing_is_measured_by_a_plan_of_imports(void **state)
 {
     (void)state;
     CALL(command_import, EXIT_CODE_OK, "r/tp2-auto-c4/1-1", "--run", "r", FILES "sglang-auto.jsonl");
-    char *plan = file_join(folder, "r/plan.json");
+    char *plan = file_join(fixture_folder, "r/plan.json");
     CALL(command_run, EXIT_CODE_FAILURE, "is the plan of imports, which measures nothing", "--plan", plan);
     free(plan);
 }
@@ -222,7 +206,7 @@ static void a_cut_file_is_marked(void **state)
     (void)state;
     size_t size;
     struct run run;
-    char *text = fixture_read(FILES "jetspec-auto.jsonl", &size), *path = file_join(folder, "cut.jsonl");
+    char *text = fixture_read(FILES "jetspec-auto.jsonl", &size), *path = file_join(fixture_folder, "cut.jsonl");
     fixture_write(path, text, size - 40);
     CALL(command_import, EXIT_CODE_OK, "suspect  SOURCE_DAMAGED: cut off: 1; the first at byte ", "--run", "r", "--as",
          "tp1", path);
@@ -233,7 +217,7 @@ static void a_cut_file_is_marked(void **state)
     free(path);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
 
 int main(void)
 {

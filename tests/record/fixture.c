@@ -35,6 +35,22 @@ void fixture_remove_folder(char *folder)
     free(folder);
 }
 
+char *fixture_folder;
+
+int fixture_set_up(void **state)
+{
+    (void)state;
+    fixture_folder = fixture_make_folder();
+    return 0;
+}
+
+int fixture_tear_down(void **state)
+{
+    (void)state;
+    fixture_remove_folder(fixture_folder);
+    return 0;
+}
+
 void fixture_write(const char *path, const void *bytes, size_t size)
 {
     FILE *file = fopen(path, "w");

@@ -11,6 +11,11 @@
 char *fixture_make_folder(void);
 void fixture_remove_folder(char *folder);
 
+/* One for a test or a group of tests, by cmocka. */
+extern char *fixture_folder;
+int fixture_set_up(void **state);
+int fixture_tear_down(void **state);
+
 /* The file's bytes replaced, or read; both fail the test where they cannot. */
 void fixture_write(const char *path, const void *bytes, size_t size);
 char *fixture_read(const char *path, size_t *size);

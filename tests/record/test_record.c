@@ -14,22 +14,12 @@
 
 #include <cmocka.h>
 
-static char *folder;
 static struct run run;
-
-static int set_up(void **state)
-{
-    (void)state;
-    folder = fixture_make_folder();
-    return 0;
-}
 
 static int tear_down(void **state)
 {
-    (void)state;
     run_free(&run);
-    fixture_remove_folder(folder);
-    return 0;
+    return fixture_tear_down(state);
 }
 
 static struct attempt_place place_of(const char *name)
@@ -44,8 +34,8 @@ static void write_attempt(const char *name, const char *status, const char *hash
 {
     struct error error = {0};
     struct attempt_place place = place_of(name);
-    char arm[ARM_NAME_SIZE], *path = place_path(folder, &place);
-    char *home = xformat("%s/attempts/%s", folder, arm_name(&place.arm, arm));
+    char arm[ARM_NAME_SIZE], *path = place_path(fixture_folder, &place);
+    char *home = xformat("%s/attempts/%s", fixture_folder, arm_name(&place.arm, arm));
     json_t *header = fixture_header(arm, place.block, place.try_number);
     assert_int_equal(file_make_folder(home, &error), 0);
     if (hash)
@@ -59,7 +49,7 @@ static void append(enum ledger_actor actor, const char *action, json_t *details)
 {
     struct ledger ledger;
     struct error error = {0};
-    assert_int_equal(ledger_open(folder, &ledger, &error), 0);
+    assert_int_equal(ledger_open(fixture_folder, &ledger, &error), 0);
     assert_int_equal(ledger_append(&ledger, actor, action, details, &error), 0);
     ledger_close(&ledger);
 }
@@ -73,7 +63,7 @@ static void read_run(void)
 {
     struct error error = {0};
     run_free(&run);
-    assert_int_equal(run_read(folder, NULL, &run, &error), 0);
+    assert_int_equal(run_read(fixture_folder, NULL, &run, &error), 0);
 }
 
 static const struct judged *judged_at(const char *name)
@@ -109,7 +99,7 @@ static void assert_counted(const char *arm_and_block, const char *id)
 static char *path_of(const char *name)
 {
     struct attempt_place place = place_of(name);
-    return place_path(folder, &place);
+    return place_path(fixture_folder, &place);
 }
 
 static void append_byte(const char *name)
@@ -127,7 +117,7 @@ static void test_a_person_withdraws_and_reinstates(void **state)
 {
     (void)state;
     write_attempt("tp1-b16/1-1", "complete", NULL);
-    fixture_enter(folder);
+    fixture_enter(fixture_folder);
     withdraw("demo/tp1-b16/1-1", "the fan was off");
     read_run();
     assert_verdict("tp1-b16/1-1", RULE_WITHDRAWN, RULE_INVALID, "the fan was off");
@@ -151,7 +141,7 @@ static void test_a_changed_file_does_not_count(void **state)
     (void)state;
     write_attempt("tp1-b16/1-1", "complete", NULL);
     write_attempt("tp1-b16/2-1", "complete", NULL);
-    fixture_enter(folder);
+    fixture_enter(fixture_folder);
     read_run();
     assert_int_equal(judged_at("tp1-b16/1-1")->verdicts.count, 0);
     append_byte("tp1-b16/1-1");
@@ -167,7 +157,7 @@ static void test_a_changed_number_does_not_count(void **state)
 {
     (void)state;
     write_attempt("tp1-b16/1-1", "complete", NULL);
-    fixture_enter(folder);
+    fixture_enter(fixture_folder);
     char *path = path_of("tp1-b16/1-1"), *text, *at;
     size_t size;
     text = fixture_read(path, &size);
@@ -190,7 +180,7 @@ static void test_what_the_ledger_does_not_know_does_not_count(void **state)
 {
     (void)state;
     write_attempt("tp1-b16/1-1", "complete", NULL);
-    fixture_enter(folder);
+    fixture_enter(fixture_folder);
     write_attempt("tp1-b16/1-2", "complete", NULL);
     read_run();
     assert_verdict("tp1-b16/1-2", RULE_TAMPERED, RULE_INVALID, "the ledger has no begin for it");
@@ -212,7 +202,7 @@ static void test_files_that_are_gone_are_missed(void **state)
     (void)state;
     write_attempt("tp1-b16/1-1", "complete", NULL);
     write_attempt("tp1-b16/2-1", "complete", NULL);
-    fixture_enter(folder);
+    fixture_enter(fixture_folder);
     append(LEDGER_COLLECT, "begin", json_pack("{s:s}", "attempt", "demo/tp1-b8/1-1"));
     append(LEDGER_COLLECT, "begin", json_pack("{s:s}", "attempt", "no place")); /* nothing can be said of it */
     char *path = path_of("tp1-b16/1-1");
@@ -232,7 +222,7 @@ static void test_a_purge_leaves_its_verdicts(void **state)
     (void)state;
     write_attempt("tp1-b16/1-1", "aborted", NULL);
     write_attempt("tp1-b16/2-1", "aborted", NULL);
-    fixture_enter(folder);
+    fixture_enter(fixture_folder);
     append(LEDGER_USER, "purge",
            json_pack("{s:s, s:[{s:s, s:s, s:s, s:i, s:s}]}", "attempt", "demo/tp1-b16/1-1", "verdicts", "rule",
                      "OUTPUT_SHORT", "level", "invalid", "workload", "maths", "observed", 3, "detail", "3 are short"));
@@ -265,7 +255,7 @@ static void test_a_later_valid_try_replaces_a_tree(void **state)
         }
     write_attempt("tp1-b8/1-1", "complete", "old");
     write_attempt("tp1-b8/1-2", "complete", "new");
-    fixture_enter(folder);
+    fixture_enter(fixture_folder);
     read_run();
     assert_verdict("tp1-b16/1-1", RULE_SUPERSEDED, RULE_INVALID,
                    "a later valid try of the block counts: demo/tp1-b16/1-2");
@@ -285,9 +275,9 @@ static void test_a_run_is_read_on(void **state)
     struct ledger ledger;
     struct error error = {0};
     write_attempt("tp1-b16/1-1", "complete", NULL);
-    fixture_enter(folder);
+    fixture_enter(fixture_folder);
     read_run();
-    assert_int_equal(ledger_open(folder, &ledger, &error), 0);
+    assert_int_equal(ledger_open(fixture_folder, &ledger, &error), 0);
     static const char *const added[] = {"tp1-b8/1-1", "tp1-b16/1-2", "tp1-auto/2-1"};
     for (int i = 0; i < 3; i++) {
         char *id = xformat("demo/%s", added[i]);
@@ -303,7 +293,7 @@ static void test_a_run_is_read_on(void **state)
     assert_string_equal(run.ledger.head, ledger.head);
     static const char *const order[] = {"demo/tp1-auto/2-1", "demo/tp1-b16/1-1", "demo/tp1-b16/1-2", "demo/tp1-b8/1-1"};
     struct run fresh;
-    assert_int_equal(run_read(folder, NULL, &fresh, &error), 0);
+    assert_int_equal(run_read(fixture_folder, NULL, &fresh, &error), 0);
     for (int i = 0; i < 4; i++) {
         assert_string_equal(run.attempts[i].attempt.id, order[i]);
         assert_int_equal(run.attempts[i].verdicts.count, fresh.attempts[i].verdicts.count);
@@ -314,7 +304,7 @@ static void test_a_run_is_read_on(void **state)
     ledger_close(&ledger);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, fixture_set_up, tear_down)
 
 int main(void)
 {

@@ -15,28 +15,12 @@
 
 #include <cmocka.h>
 
-static char *folder;
-
-static int set_up(void **state)
-{
-    (void)state;
-    folder = fixture_make_folder();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove_folder(folder);
-    return 0;
-}
-
 /* An attempt of arm tp1-b16 with two requests of "code" and one of "maths"; `later_ns` is added to the decode time of
  * code's last. version: of the server, NULL: it was none. */
 static void write_served(int block, const char *started, int64_t later_ns, const char *version)
 {
     struct error error = {0};
-    char hex[FILE_HASH_SIZE], *home = xformat("%s/attempts/tp1-b16", folder),
+    char hex[FILE_HASH_SIZE], *home = xformat("%s/attempts/tp1-b16", fixture_folder),
                               *path = xformat("%s/%d-1.jsonl", home, block);
     json_t *header = fixture_header("tp1-b16", block, 1);
     json_set(header, "started", json_text(started));
@@ -66,8 +50,8 @@ static void write_attempt(int block, const char *started, int64_t later_ns)
 static void read_well(const struct rule_settings *settings, struct run *run)
 {
     struct error error = {0};
-    fixture_enter(folder);
-    run_read(folder, settings, run, &error);
+    fixture_enter(fixture_folder);
+    run_read(fixture_folder, settings, run, &error);
     assert_string_equal(error.message, "");
 }
 
@@ -87,7 +71,7 @@ static void test_a_copy_is_invalid_and_its_original_is_not(void **state)
     (void)state;
     struct run run;
     write_attempt(2, STARTED, 0);
-    fixture_enter(folder); /* the ledger knows it first */
+    fixture_enter(fixture_folder); /* the ledger knows it first */
     write_attempt(1, STARTED, 0);
     write_attempt(3, STARTED, 1);
     read_well(NULL, &run);
@@ -101,7 +85,7 @@ static void test_a_copy_is_invalid_and_its_original_is_not(void **state)
     assert_null(find(&run, 2, RULE_DUPLICATE)); /* one nanosecond is another */
     struct ledger ledger;
     struct error error = {0};
-    assert_int_equal(ledger_open(folder, &ledger, &error), 0);
+    assert_int_equal(ledger_open(fixture_folder, &ledger, &error), 0);
     int verdicts = run.attempts[0].verdicts.count;
     run_update(&run, &ledger, NULL);
     assert_int_equal(run.attempts[0].verdicts.count, verdicts);
@@ -153,7 +137,7 @@ static void test_a_longer_lead_that_the_plan_allows_is_noted(void **state)
 static void write_clocks(const char *arm, int block, int device, double clock_mhz, bool capped)
 {
     struct error error = {0};
-    char hex[FILE_HASH_SIZE], *home = xformat("%s/attempts/%s", folder, arm),
+    char hex[FILE_HASH_SIZE], *home = xformat("%s/attempts/%s", fixture_folder, arm),
                               *path = xformat("%s/%d-1.jsonl", home, block);
     struct sample sample;
     fixture_sample(&sample, "code", "a");
@@ -195,7 +179,7 @@ static void test_a_clock_under_the_cap_stands_beside_those_of_the_cell(void **st
     int verdicts = run.attempts[3].verdicts.count;
     struct ledger ledger;
     struct error error = {0};
-    assert_int_equal(ledger_open(folder, &ledger, &error), 0);
+    assert_int_equal(ledger_open(fixture_folder, &ledger, &error), 0);
     run_update(&run, &ledger, NULL);
     assert_int_equal(run.attempts[3].verdicts.count, verdicts);
     ledger_close(&ledger);
@@ -223,7 +207,7 @@ static void test_a_server_that_changed_begins_anew(void **state)
     struct run run;
     write_served(1, STARTED, 1, versions[0]);
     write_served(3, STARTED, 3, versions[2]);
-    fixture_enter(folder);
+    fixture_enter(fixture_folder);
     read_well(NULL, &run);
     for (int i = 0; i < 2; i++)
         assert_null(find(&run, i, RULE_FINGERPRINT));
@@ -243,12 +227,15 @@ static void test_a_server_that_changed_begins_anew(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_copy_is_invalid_and_its_original_is_not, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_clock_that_ran_ahead_is_suspect, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_longer_lead_that_the_plan_allows_is_noted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_clock_under_the_cap_stands_beside_those_of_the_cell, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_devices_are_compared_with_themselves, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_server_that_changed_begins_anew, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_copy_is_invalid_and_its_original_is_not, fixture_set_up,
+                                        fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_clock_that_ran_ahead_is_suspect, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_longer_lead_that_the_plan_allows_is_noted, fixture_set_up,
+                                        fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_clock_under_the_cap_stands_beside_those_of_the_cell, fixture_set_up,
+                                        fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_devices_are_compared_with_themselves, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_server_that_changed_begins_anew, fixture_set_up, fixture_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

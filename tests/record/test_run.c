@@ -15,27 +15,11 @@
 
 #include <cmocka.h>
 
-static char *folder;
-
-static int set_up(void **state)
-{
-    (void)state;
-    folder = fixture_make_folder();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove_folder(folder);
-    return 0;
-}
-
 /* RUN/attempts/ARM/NAME, its folder made. free() it. */
 static char *place(const char *arm, const char *name)
 {
     struct error error = {0};
-    char *home = xformat("%s/attempts/%s", folder, arm);
+    char *home = xformat("%s/attempts/%s", fixture_folder, arm);
     assert_int_equal(file_make_folder(home, &error), 0);
     char *path = file_join(home, name);
     free(home);
@@ -61,8 +45,8 @@ static void write_bytes(const char *arm, const char *name, const char *text)
 static void read_well(struct run *run)
 {
     struct error error = {0};
-    fixture_enter(folder);
-    run_read(folder, NULL, run, &error);
+    fixture_enter(fixture_folder);
+    run_read(fixture_folder, NULL, run, &error);
     assert_string_equal(error.message, "");
 }
 
@@ -93,7 +77,7 @@ static void test_an_empty_run(void **state)
     assert_string_equal(counted(&run, "tp1-auto", 1, "code", NULL), "-");
     assert_string_equal(last_try(&run, "tp1-auto", 1, "code"), "-");
     run_free(&run);
-    char *missing = file_join(folder, "nowhere");
+    char *missing = file_join(fixture_folder, "nowhere");
     struct error error = {0};
     assert_int_equal(run_read(missing, NULL, &run, &error), -1);
     assert_non_null(strstr(error.message, "nowhere: no such run folder"));
@@ -122,8 +106,8 @@ static void test_attempts_come_sorted(void **state)
 static void test_the_name_is_the_folders(void **state)
 {
     (void)state;
-    const char *name = strrchr(folder, '/') + 1;
-    char *with_slash = xformat("%s//", folder);
+    const char *name = strrchr(fixture_folder, '/') + 1;
+    char *with_slash = xformat("%s//", fixture_folder);
     struct run run;
     struct error error = {0};
     assert_int_equal(run_read(with_slash, NULL, &run, &error), 0);
@@ -264,10 +248,10 @@ static void test_the_ledger_is_read_along(void **state)
     (void)state;
     struct ledger ledger;
     struct error error = {0};
-    assert_int_equal(ledger_open(folder, &ledger, &error), 0);
+    assert_int_equal(ledger_open(fixture_folder, &ledger, &error), 0);
     assert_int_equal(ledger_append(&ledger, LEDGER_COLLECT, "begin", NULL, &error), 0);
     struct run run;
-    assert_int_equal(run_read(folder, NULL, &run, &error), 0); /* while another writes */
+    assert_int_equal(run_read(fixture_folder, NULL, &run, &error), 0); /* while another writes */
     assert_string_equal(run.ledger.head, ledger.head);
     assert_int_equal(json_array_size(run.ledger.lines), 1);
     assert_int_equal(run.ledger.descriptor, -1);
@@ -278,16 +262,16 @@ static void test_the_ledger_is_read_along(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_an_empty_run, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_attempts_come_sorted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_the_name_is_the_folders, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_other_files_are_passed_over, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_cannot_be_read_is_incomplete, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_copied_file_is_not_counted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_the_last_valid_try_counts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_only_tries_of_the_cell_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_is_partly_void_still_counts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_the_ledger_is_read_along, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_empty_run, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_attempts_come_sorted, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_the_name_is_the_folders, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_other_files_are_passed_over, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_read_is_incomplete, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_copied_file_is_not_counted, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_the_last_valid_try_counts, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_only_tries_of_the_cell_count, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_partly_void_still_counts, fixture_set_up, fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_the_ledger_is_read_along, fixture_set_up, fixture_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

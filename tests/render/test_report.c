@@ -16,13 +16,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static char *folder;
-
 static char *make_report(const char *path, const char *name)
 {
     struct error error = {0};
     struct summary summary;
-    char *out = file_join(folder, name);
+    char *out = file_join(fixture_folder, name);
     if (summary_read(path, &summary, &error) || report_write(&summary, "templates", out, &error) ||
         report_typeset(&summary, out, &error))
         fail_msg("%s", error.message);
@@ -100,7 +98,7 @@ static void test_the_same_summary_gives_the_same_report(void **state)
 static void test_hostile_names_are_typeset(void **state)
 {
     (void)state;
-    char *path = file_join(folder, "hostile.json");
+    char *path = file_join(fixture_folder, "hostile.json");
     example_write_hostile(path);
     char *out = make_report(path, "hostile"), *text = example_run("pdftotext -layout '%s/report.pdf' -", out);
     assert_non_null(strstr(text, "50% of a_b & {c} \\ ~ ^ # $"));
@@ -146,7 +144,7 @@ static void test_a_paper_in_two_columns_inputs_figures_and_tables(void **state)
         "\\end{document}\n";
     struct error error = {0};
     struct summary summary;
-    char *out = file_join(folder, "paper"), *path = file_join(out, "paper.tex");
+    char *out = file_join(fixture_folder, "paper"), *path = file_join(out, "paper.tex");
     if (summary_read(EXAMPLE_PATH, &summary, &error) || report_write_parts(&summary, "templates", out, &error))
         fail_msg("%s", error.message);
     fixture_write(path, paper, sizeof paper - 1);
@@ -234,7 +232,7 @@ static void test_pages_go_on_with_their_section_and_end_with_their_notes(void **
 
 static void write_document(const char *name, const char *body)
 {
-    char *path = xformat("%s/%s.tex", folder, name);
+    char *path = xformat("%s/%s.tex", fixture_folder, name);
     char *text = xformat("\\documentclass{article}\n\\begin{document}\n%s\n\\end{document}\n", body);
     fixture_write(path, text, strlen(text));
     free(text);
@@ -244,7 +242,7 @@ static void write_document(const char *name, const char *body)
 static void check_failure(const char *name, const char *expected)
 {
     struct error error = {0};
-    assert_int_equal(pdflatex_run(folder, name, 0, &error), -1);
+    assert_int_equal(pdflatex_run(fixture_folder, name, 0, &error), -1);
     if (!strstr(error.message, expected))
         fail_msg("\"%s\" does not hold \"%s\"", error.message, expected);
     assert_null(strchr(error.message, '\n'));
@@ -263,7 +261,7 @@ static void test_an_error_of_latex_is_told_in_one_line(void **state)
 static void test_without_pdflatex_the_text_stays(void **state)
 {
     (void)state;
-    char *path = xstrdup(getenv("PATH")), *programs = file_join(folder, "programs"),
+    char *path = xstrdup(getenv("PATH")), *programs = file_join(fixture_folder, "programs"),
          *fake = file_join(programs, "pdflatex");
     struct error error = {0};
     assert_int_equal(file_make_folder(programs, &error), 0);
@@ -284,24 +282,10 @@ static void test_a_folder_without_templates_is_named(void **state)
 {
     (void)state;
     struct error error = {0}, none = {0};
-    assert_int_equal(template_copy_all("tests/render", folder, &error), -1);
+    assert_int_equal(template_copy_all("tests/render", fixture_folder, &error), -1);
     assert_string_equal(error.message, "tests/render: has no report.tex; give the templates' folder with --templates");
-    assert_int_equal(template_copy_all("no/such/folder", folder, &none), -1);
+    assert_int_equal(template_copy_all("no/such/folder", fixture_folder, &none), -1);
     assert_non_null(strstr(none.message, "no/such/folder: cannot read the templates"));
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    folder = fixture_make_folder();
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    fixture_remove_folder(folder);
-    return 0;
 }
 
 int main(void)
@@ -318,5 +302,5 @@ int main(void)
         cmocka_unit_test(test_without_pdflatex_the_text_stays),
         cmocka_unit_test(test_a_folder_without_templates_is_named),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, fixture_set_up, fixture_tear_down);
 }

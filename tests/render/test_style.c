@@ -11,11 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *folder;
-
 static void write_style(const char *text)
 {
-    char *path = file_join(folder, "style.json");
+    char *path = file_join(fixture_folder, "style.json");
     fixture_write(path, text, strlen(text));
     free(path);
 }
@@ -44,7 +42,7 @@ static void test_what_is_given_counts_and_the_rest_stays(void **state)
     struct error error = {0};
     struct style style;
     write_style("{\"schema\": \"cleanslate.style/1\", \"size_pt\": 10, \"text_font\": \"/fonts/mine.otf\"}");
-    assert_int_equal(style_read(folder, &style, &error), 0);
+    assert_int_equal(style_read(fixture_folder, &style, &error), 0);
     assert_float_equal(style.size_pt, 10, 0);
     assert_string_equal(style.font_files[FONT_TEXT], "/fonts/mine.otf");
     assert_float_equal(style.one_column_in, 3.3, 0);
@@ -56,7 +54,7 @@ static void check_refused(const char *text, const char *expected)
     struct error error = {0};
     struct style style;
     write_style(text);
-    assert_int_equal(style_read(folder, &style, &error), -1);
+    assert_int_equal(style_read(fixture_folder, &style, &error), -1);
     if (!strstr(error.message, expected))
         fail_msg("\"%s\" does not hold \"%s\"", error.message, expected);
 }
@@ -69,20 +67,6 @@ static void test_mistakes_are_named(void **state)
     check_refused("{\"schema\": \"cleanslate.style/1\", \"size_pt\": 1}", "\"size_pt\" is 1");
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    folder = fixture_make_folder();
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    fixture_remove_folder(folder);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -90,5 +74,5 @@ int main(void)
         cmocka_unit_test(test_what_is_given_counts_and_the_rest_stays),
         cmocka_unit_test(test_mistakes_are_named),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, fixture_set_up, fixture_tear_down);
 }

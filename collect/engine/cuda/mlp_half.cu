@@ -23,8 +23,7 @@ struct mlp_share {
     int tiles, held, base, first, count, pitch;
 };
 
-/* By the first warp: the tiles behind those that are held, and the cluster's columns of the block's outputs. Where the
- * last step has columns that are not there, they become zero. */
+/* By the first warp: the tiles behind those that are held, and the cluster's columns of the block's outputs. */
 static __device__ __forceinline__ void ask_for_mlp(const struct mlp_half_call &call, const struct mlp_share &share,
                                                    int block, struct mlp_room *room)
 {
@@ -81,7 +80,7 @@ static __global__ void __launch_bounds__(THREADS, 1) mlp_half(const struct mlp_h
             load_weights(&held[s][i / 2][i % 2].low, from, there);
             load_weights(&held[s][i / 2][i % 2].high, from + 4 * width * (int)sizeof(bf16), there);
         }
-    int steps = (share.count + STEP - 1) / STEP;
+    int steps = (share.count + STEP - 1) / STEP; /* columns of the last that are not there become zero */
     for (int column = share.count; thread < outputs && column < steps * STEP; column += 8)
         *(uint4 *)((bf16 *)room->down + thread * pitch + column) = make_uint4(0, 0, 0, 0);
     float4 norm = {};
