@@ -6,15 +6,16 @@
 
 double devices_peak_bytes(const struct attempt *attempt)
 {
-    double peaks[TELEMETRY_DEVICES_MAXIMUM], sum = NAN;
+    double peaks[TELEMETRY_DEVICES_MAXIMUM], sum = attempt->telemetry_count ? 0 : NAN;
+    bool seen[TELEMETRY_DEVICES_MAXIMUM] = {false};
+    for (int i = 0; i < attempt->telemetry_count; i++) {
+        const struct telemetry *reading = &attempt->telemetry[i];
+        double *peak = &peaks[reading->device];
+        *peak = seen[reading->device] ? fmax(*peak, reading->memory_bytes) : reading->memory_bytes;
+        seen[reading->device] = true;
+    }
     for (int device = 0; device < TELEMETRY_DEVICES_MAXIMUM; device++)
-        peaks[device] = NAN;
-    for (int i = 0; i < attempt->telemetry_count; i++)
-        peaks[attempt->telemetry[i].device] =
-            fmax(peaks[attempt->telemetry[i].device], attempt->telemetry[i].memory_bytes);
-    for (int device = 0; device < TELEMETRY_DEVICES_MAXIMUM; device++)
-        if (!isnan(peaks[device]))
-            sum = isnan(sum) ? peaks[device] : sum + peaks[device];
+        sum += seen[device] ? peaks[device] : 0;
     return sum;
 }
 

@@ -4,7 +4,7 @@
 
 #include "collect/record/attempt.h"
 
-/* Bytes in use at most, each device's own, together; NaN without readings. */
+/* Bytes in use at most, each device's own, together; NaN without readings, or where a device never says. */
 double devices_peak_bytes(const struct attempt *attempt);
 
 /* One quantity over a device's readings; count 0: none. */

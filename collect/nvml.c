@@ -38,7 +38,10 @@ struct nvml {
     int (*reasons)(const device *, unsigned long long *bits);
     int (*memory)(const device *, struct memory_info *info);
     int (*persistence)(const device *, unsigned *on);
+    int (*mig_mode)(const device *, unsigned *on, unsigned *pending);
 };
+
+static const struct nvml knows_nothing;
 
 const struct nvml_reason nvml_reasons[] = {
     {0x1, "gpu_idle"},
@@ -79,6 +82,7 @@ static void find_functions(struct nvml *nvml)
         {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml->reasons},
         {"nvmlDeviceGetMemoryInfo", &nvml->memory},
         {"nvmlDeviceGetPersistenceMode", &nvml->persistence},
+        {"nvmlDeviceGetMigMode", &nvml->mig_mode},
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *function = dlsym(nvml->library, functions[i].name);
@@ -135,10 +139,18 @@ static void read_text(int (*function)(const device *, char *, unsigned), const d
     text[NVML_TEXT_SIZE - 1] = '\0';
 }
 
+/* Whether others may compute on parts of the GPU: what all of it takes is then no one's. */
+static bool is_divided(const struct nvml *nvml, const struct nvml_device *from)
+{
+    unsigned on = 0, pending;
+    return nvml->mig_mode && nvml->mig_mode(from, &on, &pending) == 0 && on;
+}
+
 void nvml_read(const struct nvml *nvml, const struct nvml_device *from, struct nvml_reading *reading)
 {
     unsigned long long millijoules;
     struct memory_info memory;
+    nvml = from ? nvml : &knows_nothing;
     reading->clock_mhz = read_clock(nvml->clock, from, CLOCK_MULTIPROCESSORS);
     reading->memory_clock_mhz = read_clock(nvml->clock, from, CLOCK_MEMORY);
     reading->temperature_c = read_clock(nvml->temperature, from, SENSOR_DIE);
@@ -147,10 +159,13 @@ void nvml_read(const struct nvml *nvml, const struct nvml_device *from, struct n
     reading->memory_bytes = nvml->memory && nvml->memory(from, &memory) == 0 ? (double)memory.used : NAN;
     reading->reasons = 0;
     reading->has_reasons = nvml->reasons && nvml->reasons(from, &reading->reasons) == 0;
+    if (is_divided(nvml, from))
+        reading->power_w = reading->energy_j = reading->memory_bytes = NAN;
 }
 
 void nvml_read_settings(const struct nvml *nvml, const struct nvml_device *from, struct nvml_settings *settings)
 {
+    nvml = from ? nvml : &knows_nothing;
     read_text(nvml->name, from, settings->name);
     read_text(nvml->uuid, from, settings->uuid);
     if (!nvml->driver_version || nvml->driver_version(settings->driver, NVML_TEXT_SIZE) != 0)

@@ -15,7 +15,7 @@ struct nvml;
 struct nvml *nvml_open(void);
 void nvml_close(struct nvml *nvml);
 
-/* A device, as long as the library is open. */
+/* A device, as long as the library is open. Of one that is NULL nothing is known. */
 struct nvml_device;
 
 /* By its PCI bus id ("0000:1b:00.0"); NULL where the library does not know it. */
@@ -28,7 +28,8 @@ struct nvml_reason {
 };
 extern const struct nvml_reason nvml_reasons[];
 
-/* NaN: the device does not say. */
+/* NaN: the device does not say. Power, energy and memory of a GPU that MIG divides are NaN: they are of all its parts.
+ */
 struct nvml_reading {
     double clock_mhz, memory_clock_mhz; /* of the multiprocessors, of the memory */
     double temperature_c, power_w;

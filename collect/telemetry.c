@@ -33,14 +33,23 @@ struct telemetry_recorder {
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */
 
+/* One that the library does not know is NULL there: what the others took is not all. */
 static void add_device(struct telemetry_recorder *recorder, const char *id)
 {
     struct nvml_device *device = nvml_find(recorder->nvml, id);
     for (int i = 0; i < recorder->device_count; i++)
         if (recorder->devices[i] == device)
             return;
-    if (device && recorder->device_count < TELEMETRY_DEVICES_MAXIMUM)
+    if (recorder->device_count < TELEMETRY_DEVICES_MAXIMUM)
         recorder->devices[recorder->device_count++] = device;
+}
+
+static bool knows_any(const struct telemetry_recorder *recorder)
+{
+    for (int i = 0; i < recorder->device_count; i++)
+        if (recorder->devices[i])
+            return true;
+    return false;
 }
 
 struct telemetry_recorder *telemetry_open(const char (*ids)[TELEMETRY_ID_SIZE], int count)
@@ -58,7 +67,7 @@ struct telemetry_recorder *telemetry_open(const char (*ids)[TELEMETRY_ID_SIZE], 
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&recorder->stopped, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (recorder->device_count > 0)
+    if (knows_any(recorder))
         return recorder;
     telemetry_close(recorder);
     return NULL;

@@ -11,7 +11,8 @@
 
 struct telemetry_recorder;
 
-/* For GPUs by their PCI bus ids; one that stands there twice is read once. NULL where none can be read. */
+/* For GPUs by their PCI bus ids; one that stands there twice is read once, and readings of one that NVML does not know
+ * hold nothing but its number and the time. NULL where none can be read. */
 struct telemetry_recorder *telemetry_open(const char (*ids)[TELEMETRY_ID_SIZE], int count);
 void telemetry_close(struct telemetry_recorder *recorder); /* NULL: nothing happens */
 

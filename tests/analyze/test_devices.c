@@ -33,6 +33,8 @@ static void test_peak_of_all_devices(void **state)
     struct attempt attempt = make(readings, 4), of_none = make(NULL, 0);
     assert_true(devices_peak_bytes(&attempt) == 30000 + 5000);
     assert_true(isnan(devices_peak_bytes(&of_none)));
+    readings[2].memory_bytes = NAN; /* then nothing is known of the second: the first's are not all */
+    assert_true(isnan(devices_peak_bytes(&attempt)));
 }
 
 static void test_course(void **state)

@@ -19,6 +19,7 @@ static long long start_ms;
 /* What tests look at and set. */
 int fake_nvml_energy_calls;
 unsigned long long fake_nvml_reasons = 0x4;
+int fake_nvml_divided;                    /* the first, by MIG */
 unsigned long long fake_nvml_more_memory; /* in use, bytes; beyond 1 GiB and 2 GiB */
 
 static long long now_ms(void)
@@ -133,6 +134,12 @@ int nvmlDeviceGetMemoryInfo(const struct gpu *gpu, unsigned long long *total_fre
     total_free_used[1] = 140ULL << 30;
     total_free_used[2] = ((1 + (unsigned long long)gpu->index) << 30) + fake_nvml_more_memory;
     return SUCCESS;
+}
+
+int nvmlDeviceGetMigMode(const struct gpu *gpu, unsigned *on, unsigned *pending)
+{
+    *on = *pending = (unsigned)fake_nvml_divided;
+    return gpu->index == 0 ? SUCCESS : NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetPersistenceMode(const struct gpu *gpu, unsigned *on)

@@ -124,27 +124,53 @@ static void brackets_what_runs_and_reads_every_second(void **state)
     json_t *lines = telemetry_stop(recorder, origin), *line;
     const int64_t end = clock_now_ns() - origin;
     size_t i, count = json_array_size(lines);
-    assert_true(count >= 6 && count % 2 == 0);
+    assert_true(count >= 9 && count % 3 == 0);
     int64_t before = 0;
     json_array_foreach(lines, i, line)
     {
         assert_string_equal(json_string_value(json_object_get(line, "type")), "telemetry");
-        assert_int_equal(json_integer_value(json_object_get(line, "device")), i % 2);
+        assert_int_equal(json_integer_value(json_object_get(line, "device")), i % 3);
         int64_t time = json_integer_value(json_object_get(line, "time_ns"));
         assert_true(time >= before && time <= end);
         before = time;
-        assert_true(number_at(line, "clock_mhz") == (i % 2 ? 1970 : 1980));
-        assert_true(number_at(line, "power_w") == (i % 2 ? 150 : 300));
-        assert_true(number_at(line, "memory_bytes") == (double)((size_t)1 << 30) * (i % 2 ? 2 : 1));
+        if (i % 3 == 2) { /* one that the library does not know is there nevertheless */
+            assert_int_equal(json_object_size(line), 3);
+            continue;
+        }
+        const bool second = i % 3 == 1;
+        assert_true(number_at(line, "clock_mhz") == (second ? 1970 : 1980));
+        assert_true(number_at(line, "power_w") == (second ? 150 : 300));
+        assert_true(number_at(line, "memory_bytes") == (double)((size_t)1 << 30) * (second ? 2 : 1));
         assert_true(number_at(line, "memory_clock_mhz") == 3201);
-        assert_int_equal(json_object_get(line, "temperature_c") != NULL, i % 2 == 0);
-        assert_int_equal(json_object_get(line, "energy_j") != NULL, i % 2 == 0);
+        assert_int_equal(json_object_get(line, "temperature_c") != NULL, !second);
+        assert_int_equal(json_object_get(line, "energy_j") != NULL, !second);
         const json_t *reasons = json_object_get(line, "throttle");
-        assert_int_equal(json_array_size(reasons), i % 2 ? 0 : 2);
+        assert_int_equal(json_array_size(reasons), second ? 0 : 2);
     }
     const json_t *reasons = json_object_get(json_array_get(lines, 0), "throttle");
     assert_string_equal(json_string_value(json_array_get(reasons, 0)), "sw_power_cap");
     assert_string_equal(json_string_value(json_array_get(reasons, 1)), "hw_thermal_slowdown");
+    json_decref(lines);
+    telemetry_close(recorder);
+}
+
+/* Others may compute on parts of such a GPU: power, energy and memory are nobody's own. */
+static void a_divided_gpu_says_nothing_of_power(void **state)
+{
+    (void)state;
+    int *divided = dlsym(library, "fake_nvml_divided");
+    struct telemetry_recorder *recorder = open_gpus(FIRST, SECOND, SECOND);
+    *divided = 1;
+    telemetry_start(recorder);
+    json_t *lines = telemetry_stop(recorder, 0);
+    *divided = 0;
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        const json_t *line = json_array_get(lines, i);
+        assert_int_equal(json_object_get(line, "power_w") != NULL, i % 2 == 1);
+        assert_int_equal(json_object_get(line, "memory_bytes") != NULL, i % 2 == 1);
+        assert_null(json_object_get(line, "energy_j"));
+        assert_non_null(json_object_get(line, "clock_mhz"));
+    }
     json_decref(lines);
     telemetry_close(recorder);
 }
@@ -213,6 +239,9 @@ static void energy_is_that_of_the_requests(void **state)
     attempt.samples[0].workload = "maths"; /* its time is that of the others */
     assert_true(fabs(energy_joules(&attempt, "maths") - 900) < 1e-6);
     assert_true(fabs(energy_joules_a_token(&attempt, NULL) - 900.0 / (double)tokens) < 1e-9);
+    attempt.telemetry[5].device = 2; /* which says nothing of its own: what is known is not all */
+    attempt.telemetry[5].energy_j = NAN;
+    assert_true(isnan(energy_joules(&attempt, NULL)));
     /* Power that rises by 100 W a second from 100 W on is 300 W in the middle. */
     for (int i = 0; i < 6; i++) {
         attempt.telemetry[i].energy_j = NAN;
@@ -231,6 +260,7 @@ int main(void)
         cmocka_unit_test(nothing_happens_without_a_library),
         cmocka_unit_test(says_what_was_set),
         cmocka_unit_test(brackets_what_runs_and_reads_every_second),
+        cmocka_unit_test(a_divided_gpu_says_nothing_of_power),
         cmocka_unit_test_setup_teardown(a_campaign_records_its_gpus, bench_set_up, bench_tear_down),
         cmocka_unit_test_setup_teardown(a_campaign_without_gpus_records_none, bench_set_up, bench_tear_down),
         cmocka_unit_test(energy_is_that_of_the_requests),
