@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHAPES_MAXIMUM 96
 #define CANDIDATES_MAXIMUM 16
 #define TIMED_PRODUCTS 24 /* in one timing, */
 #define LARGE_PRODUCTS 4  /* but so many of more than LARGE_ROWS */
@@ -48,7 +47,7 @@ struct product {
     int head_size; /* 0: outputs are not heads */
     cublasLtMatrixLayout_t weights;
     int shape_count;
-    struct shape shapes[SHAPES_MAXIMUM]; /* by rising rows */
+    struct shape *shapes; /* [shape_count], by rising rows */
 };
 
 #define LT_CHECK(call) check((call), __LINE__)
@@ -133,6 +132,7 @@ void product_destroy(struct product *product)
         LT_CHECK(cublasLtMatrixLayoutDestroy(product->shapes[i].y));
     }
     LT_CHECK(cublasLtMatrixLayoutDestroy(product->weights));
+    free(product->shapes);
     free(product);
 }
 
@@ -426,12 +426,11 @@ void product_ready(struct product *product, int rows, const struct product_trial
         at++;
     if (at < product->shape_count && product->shapes[at].rows == rows)
         return;
-    if (product->shape_count == SHAPES_MAXIMUM)
-        die("a product of more than %d numbers of rows", SHAPES_MAXIMUM);
     struct shape shape = {.rows = rows};
     shape.x = create_layout(product->library->type, product->inputs, rows, product->stride);
     shape.y = create_layout(CUDA_R_32F, product->outputs, rows, product->outputs);
     choose(product, &shape, trial);
+    product->shapes = xrealloc(product->shapes, (size_t)product->shape_count + 1, sizeof *product->shapes);
     memmove(&product->shapes[at + 1], &product->shapes[at],
             (size_t)(product->shape_count - at) * sizeof *product->shapes);
     product->shapes[at] = shape;

@@ -6,11 +6,15 @@
 /* Rows that a prompt's pieces are rounded up to; among them PRODUCT_OWN_ROWS, so that no fewer are rounded past it. */
 static const int prompt_rows[] = {16, 32, 64, PRODUCT_OWN_ROWS, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048};
 
-/* The numbers of rows that the calls' batches have; every one in order that a product of another is timed once. */
-static int list_rows(const struct cuda *cuda, int most, int *rows)
+#define CALL_ROWS 4 /* numbers of rows that the calls of so many sessions have at most */
+
+/* The numbers of rows that the calls' batches have, and how many; every one in order that a product of another is timed
+ * once. A new array. */
+static int *list_rows(const struct cuda *cuda, int most, int *listed)
 {
     const struct backend_options *options = &cuda->options;
-    int count = 0;
+    size_t prompts = sizeof prompt_rows / sizeof *prompt_rows;
+    int count = 0, *rows = xcalloc(CALL_ROWS * (size_t)options->sessions + prompts + 1, sizeof *rows);
     for (int sessions = 1; sessions <= options->sessions; sessions++) {
         rows[count++] = sessions * options->nodes;
         if (options->drafter) {
@@ -19,23 +23,22 @@ static int list_rows(const struct cuda *cuda, int most, int *rows)
             rows[count++] = sessions * cuda->path_rows;
         }
     }
-    for (size_t i = 0; i < sizeof prompt_rows / sizeof *prompt_rows; i++)
+    for (size_t i = 0; i < prompts; i++)
         rows[count++] = prompt_rows[i];
-    int kept = 0;
+    *listed = 0;
     for (int i = 0; i < count; i++)
         if (rows[i] > 0 && rows[i] <= most)
-            rows[kept++] = rows[i];
-    rows[kept++] = most;
-    return kept;
+            rows[(*listed)++] = rows[i];
+    rows[(*listed)++] = most;
+    return rows;
 }
-
-#define LISTED_MAXIMUM (4 * 16 + 16)
 
 static void ready(const struct cuda *cuda, struct product *product, int most, const struct product_trial *trial)
 {
-    int rows[LISTED_MAXIMUM], count = list_rows(cuda, most, rows);
+    int count, *rows = list_rows(cuda, most, &count);
     for (int i = 0; i < count; i++)
         product_ready(product, rows[i], trial);
+    free(rows);
 }
 
 /* One of a layer's products, timed with the weights of all layers that have it; NULL: none does. `member`: of struct
