@@ -256,10 +256,10 @@ static int check_memory(struct cuda *cuda, const struct buffer *buffers, int cou
 static int take(struct cuda *cuda, struct gpu *gpu, struct error *error)
 {
     struct buffer buffers[BUFFERS_MAXIMUM * (RANKS_MAXIMUM + 1)];
+    cuda_select(gpu); /* whose multiprocessors attention's parts are for */
     int count = list_gpu(cuda, gpu, buffers);
     FOR_RANKS(gpu, rank)
         count += list_rank(cuda, rank, buffers + count);
-    cuda_select(gpu);
     if (check_memory(cuda, buffers, count, error))
         return -1;
     for (int i = 0; i < count; i++) {
