@@ -10,10 +10,10 @@
 
 #include "collect/engine/cuda/device.h"
 
-static const struct backend_class *find_cuda(bool asked, struct error *error)
+static const struct backend_class *find_cuda(const char *device, bool asked, struct error *error)
 {
     struct error reason = {0};
-    enum device_state state = device_find(&reason);
+    enum device_state state = device_find(device, &reason);
     if (state == DEVICE_USABLE)
         return &backend_cuda;
     if (asked)
@@ -25,8 +25,9 @@ static const struct backend_class *find_cuda(bool asked, struct error *error)
 
 #else
 
-static const struct backend_class *find_cuda(bool asked, struct error *error)
+static const struct backend_class *find_cuda(const char *device, bool asked, struct error *error)
 {
+    (void)device;
     if (asked)
         fail(error, "device \"cuda\": this build has no CUDA backend; build where nvcc is, or use \"cpu\" or \"auto\"");
     return NULL;
@@ -39,7 +40,7 @@ const struct backend_class *backend_find(const char *device, struct error *error
     if (strcmp(device, "cpu") == 0)
         return &backend_cpu;
     bool asked = strncmp(device, "cuda", 4) == 0;
-    const struct backend_class *class = find_cuda(asked, error);
+    const struct backend_class *class = find_cuda(device, asked, error);
     return class || asked ? class : &backend_cpu;
 }
 

@@ -19,7 +19,7 @@
 static inline bool gpu_is_usable(void)
 {
     struct error reason = {0};
-    bool usable = device_find(&reason) == DEVICE_USABLE;
+    bool usable = device_find(NULL, &reason) == DEVICE_USABLE;
     if (!usable)
         printf("SKIPPED: %s\n", reason.message);
     return usable;

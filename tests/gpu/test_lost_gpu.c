@@ -57,7 +57,7 @@ static int hang_in_a_step(const struct hang *hang)
     struct backend *backend;
     struct choice chosen;
     int here = 0, token = 7;
-    if (device_find(&error) != DEVICE_USABLE || cudaGetDeviceCount(&here) || here < hang->gpus) {
+    if (device_find(NULL, &error) != DEVICE_USABLE || cudaGetDeviceCount(&here) || here < hang->gpus) {
         fprintf(stderr, "%s\n", error.message[0] ? error.message : "too few GPUs");
         return SKIPPED;
     }

@@ -56,37 +56,6 @@ static cudaError_t find_capability(int device, int *capability)
     return status;
 }
 
-static int initialise(struct error *reason)
-{
-    int count = 0, capability = 0;
-    cudaError_t status = cudaGetDeviceCount(&count);
-    if (status == cudaSuccess && count == 0)
-        status = cudaErrorNoDevice;
-    if (status == cudaSuccess)
-        status = find_capability(0, &capability);
-    if (status == cudaSuccess && capability < CAPABILITY_MINIMUM)
-        return fail(reason, "the GPU has compute capability %d.%d; 8.0 or higher is needed", capability / 10,
-                    capability % 10);
-    if (status == cudaSuccess)
-        status = cudaSetDevice(0);
-    if (status == cudaSuccess)
-        status = cudaFree(NULL); /* makes the context: exclusive use and missing devices show here */
-    return status == cudaSuccess ? 0 : refuse(reason, status);
-}
-
-enum device_state device_find(struct error *reason)
-{
-    static const char *const traces[] = {"/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia/version"};
-    if (!initialise(reason))
-        return DEVICE_USABLE;
-    for (size_t i = 0; i < sizeof traces / sizeof *traces; i++)
-        if (access(traces[i], F_OK) == 0)
-            return DEVICE_UNUSABLE;
-    *reason = (struct error){0};
-    fail(reason, "no NVIDIA driver is here; install it, or use device \"cpu\" or \"auto\"");
-    return DEVICE_ABSENT;
-}
-
 /* Reads the numbers behind the colon; how many there are, at most `ranks`. */
 static int read_list(const char *list, int ranks, int *devices)
 {
@@ -95,6 +64,40 @@ static int read_list(const char *list, int ranks, int *devices)
     for (; at && *at && count < ranks; at = strchr(at, ','))
         devices[count++] = atoi(++at);
     return count;
+}
+
+/* No other GPU is touched, whose memory may be taken or whose work may be measured. */
+static int initialise(const char *list, struct error *reason)
+{
+    int count = 0, capability = 0, first = 0;
+    read_list(list, 1, &first);
+    cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaSuccess && count == 0)
+        status = cudaErrorNoDevice;
+    first = first < count ? first : 0; /* device_assign() says that it is not there */
+    if (status == cudaSuccess)
+        status = find_capability(first, &capability);
+    if (status == cudaSuccess && capability < CAPABILITY_MINIMUM)
+        return fail(reason, "the GPU has compute capability %d.%d; 8.0 or higher is needed", capability / 10,
+                    capability % 10);
+    if (status == cudaSuccess)
+        status = cudaSetDevice(first);
+    if (status == cudaSuccess)
+        status = cudaFree(NULL); /* makes the context: exclusive use and missing devices show here */
+    return status == cudaSuccess ? 0 : refuse(reason, status);
+}
+
+enum device_state device_find(const char *list, struct error *reason)
+{
+    static const char *const traces[] = {"/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia/version"};
+    if (!initialise(list, reason))
+        return DEVICE_USABLE;
+    for (size_t i = 0; i < sizeof traces / sizeof *traces; i++)
+        if (access(traces[i], F_OK) == 0)
+            return DEVICE_UNUSABLE;
+    *reason = (struct error){0};
+    fail(reason, "no NVIDIA driver is here; install it, or use device \"cpu\" or \"auto\"");
+    return DEVICE_ABSENT;
 }
 
 int device_first(const char *list)

@@ -1,4 +1,4 @@
-/* The GPU that the CUDA backend computes on: the first that the driver shows (CUDA_VISIBLE_DEVICES chooses). The CUDA
+/* The GPUs that the CUDA backend computes on, as the driver numbers them (CUDA_VISIBLE_DEVICES chooses). The CUDA
  * runtime is linked statically and finds the driver when it is first called, so that the program starts without one. */
 #ifndef COLLECT_ENGINE_CUDA_DEVICE_H
 #define COLLECT_ENGINE_CUDA_DEVICE_H
@@ -12,8 +12,9 @@
 /* ABSENT: nothing of NVIDIA's is here. UNUSABLE: a GPU or its driver is, but CUDA cannot be used. */
 enum device_state { DEVICE_ABSENT, DEVICE_UNUSABLE, DEVICE_USABLE };
 
-/* Initialises the GPU when first called. Where it cannot be used, `reason` names the cause and the remedy. */
-enum device_state device_find(struct error *reason);
+/* Initialises the first GPU of a list as device_assign() reads it, when first called. Where it cannot be used, `reason`
+ * names the cause and the remedy. */
+enum device_state device_find(const char *list, struct error *reason);
 
 /* Which GPU each of `ranks` ranks gets, into devices[ranks], by a list like "cuda:0,0,1" or, without numbers, 0, 1,
  * .... Answers how many different GPUs these are, `ranks` or 1; -1 where they are not there, or some but not all are

@@ -183,7 +183,7 @@ static int64_t answer_limit_ns(void)
 
 struct backend *cuda_open(const struct backend_options *options, struct error *error)
 {
-    if (device_find(error) != DEVICE_USABLE || check_options(options, error))
+    if (device_find(options->device, error) != DEVICE_USABLE || check_options(options, error))
         return NULL;
     struct cuda *cuda = xcalloc(1, sizeof *cuda);
     cuda->base.class = &backend_cuda;

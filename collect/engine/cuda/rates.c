@@ -162,7 +162,7 @@ int cuda_measure_rates(const char *device, int ranks, enum engine_dtype dtype, s
 {
     int devices[RANKS_MAXIMUM];
     struct stopwatch watch;
-    if (device_find(error) != DEVICE_USABLE)
+    if (device_find(device, error) != DEVICE_USABLE)
         return -1;
     if (ranks > RANKS_MAXIMUM)
         return fail(error, "tensor_parallel %d: device \"cuda\" has up to %d ranks", ranks, RANKS_MAXIMUM);
