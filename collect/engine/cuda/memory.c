@@ -9,8 +9,9 @@
 #define RESERVE ((size_t)512 << 20) /* bytes of each GPU for CUDA's own code, queues and graphs */
 #define BUFFERS_MAXIMUM 40
 
-/* CACHE: grows with the capacity. STATE, NODES: of recurrent layers, for every session, and for its nodes. */
-enum buffer_kind { BUFFER_WORK, BUFFER_CACHE, BUFFER_STATE, BUFFER_NODES, BUFFER_PINNED, BUFFER_KINDS };
+/* CACHE: grows with the capacity, for every session; ANGLES: for all of them. STATE, NODES: of recurrent layers, for
+ * every session, and for its nodes. */
+enum buffer_kind { BUFFER_WORK, BUFFER_CACHE, BUFFER_ANGLES, BUFFER_STATE, BUFFER_NODES, BUFFER_PINNED, BUFFER_KINDS };
 
 /* A piece of the GPU's memory, or (pinned) of the host's, with zero bytes where the options do not need it. */
 struct buffer {
@@ -132,8 +133,8 @@ static int list_gpu(struct cuda *cuda, struct gpu *gpu, struct buffer *buffers)
     int count = 0;
     for (int i = 0; i < 2 && models[i]; i++) {
         size_t angles = (size_t)cuda->options.capacity * (size_t)models[i]->rotary_size / 2;
-        buffers[count++] = (struct buffer){(void **)&gpu->cosines[i], angles, sizeof(float), BUFFER_CACHE};
-        buffers[count++] = (struct buffer){(void **)&gpu->sines[i], angles, sizeof(float), BUFFER_CACHE};
+        buffers[count++] = (struct buffer){(void **)&gpu->cosines[i], angles, sizeof(float), BUFFER_ANGLES};
+        buffers[count++] = (struct buffer){(void **)&gpu->sines[i], angles, sizeof(float), BUFFER_ANGLES};
     }
     for (enum call call = 0; call < CALL_COUNT; call++)
         buffers[count++] = (struct buffer){(void **)&gpu->staging[call], cuda->staging[call].size, 1};
@@ -218,9 +219,11 @@ struct plan {
 static int refuse(const struct cuda *cuda, const struct plan *plan, struct error *error)
 {
     const struct backend_options *options = &cuda->options;
-    size_t sessions = (size_t)options->sessions, caches = plan->kinds[BUFFER_CACHE];
+    size_t sessions = (size_t)options->sessions, angles = plan->kinds[BUFFER_ANGLES];
+    size_t caches = plan->kinds[BUFFER_CACHE] + angles;
     size_t recurrent = plan->kinds[BUFFER_STATE] + plan->kinds[BUFFER_NODES], fixed = plan->weights + plan->work;
-    size_t room = plan->available > fixed ? plan->available - fixed : 0, session = (caches + recurrent) / sessions;
+    size_t room = plan->available > fixed ? plan->available - fixed : 0;
+    size_t session = (caches - angles + recurrent) / sessions;
     size_t position = caches / (size_t)options->capacity;
     size_t positions = room > recurrent && position ? (room - recurrent) / position : 0;
     size_t spare = (size_t)most(options->nodes, options->drafter ? options->drafter->block_size : 1);
@@ -232,7 +235,7 @@ static int refuse(const struct cuda *cuda, const struct plan *plan, struct error
          "%zu MiB that are free on the GPU; %zu sessions of at most %zu tokens would, or %zu sessions",
          options->target->folder, plan->weights >> 20, caches >> 20, sessions, (size_t)options->capacity - spare,
          states, plan->work >> 20, plan->available >> 20, sessions, positions > spare ? positions - spare : 0,
-         session ? room / session : 0);
+         session && room > angles ? (room - angles) / session : 0);
     free(states);
     return -1;
 }
@@ -245,11 +248,12 @@ static int check_memory(struct cuda *cuda, const struct buffer *buffers, int cou
         plan.kinds[buffers[i].kind] += buffers[i].count * buffers[i].size;
     CUDA_CHECK(cudaMemGetInfo(&plan.available, &total));
     plan.work = plan.kinds[BUFFER_WORK] + PRODUCT_WORKSPACE;
-    cuda->cache_bytes += plan.kinds[BUFFER_CACHE];
+    cuda->cache_bytes += plan.kinds[BUFFER_CACHE] + plan.kinds[BUFFER_ANGLES];
     cuda->state_bytes += plan.kinds[BUFFER_STATE];
     cuda->scratch_bytes += plan.work + plan.kinds[BUFFER_NODES];
     plan.work += RESERVE;
-    all = plan.weights + plan.work + plan.kinds[BUFFER_CACHE] + plan.kinds[BUFFER_STATE] + plan.kinds[BUFFER_NODES];
+    all = plan.weights + plan.work + plan.kinds[BUFFER_CACHE] + plan.kinds[BUFFER_ANGLES] + plan.kinds[BUFFER_STATE] +
+          plan.kinds[BUFFER_NODES];
     return all <= plan.available ? 0 : refuse(cuda, &plan, error);
 }
 
