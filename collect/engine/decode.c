@@ -118,7 +118,7 @@ static void add_stalls(struct decoder *decoder, int admitted, int64_t time)
         struct slot *slot = &decoder->slots[i];
         if (i == admitted || !slot->sample || slot->done)
             continue;
-        slot->sample->stall_ns = (slot->sample->stall_ns > 0 ? slot->sample->stall_ns : 0) + time;
+        slot->sample->stall_ns += time;
     }
 }
 
@@ -134,6 +134,7 @@ void decoder_admit(struct decoder *decoder, int slot_index, const struct decode_
     sample->accepted = xcalloc(most, sizeof *sample->accepted);
     sample->tokens = sample->rounds = 0;
     sample->prompt_tokens = request->prompt_count;
+    sample->stall_ns = 0;
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         sample->stages_ns[stage] = decoder->method == METHOD_AUTO && stage != STAGE_VERIFY ? ATTEMPT_ABSENT : 0;
     decoder->backend->class->reset(decoder->backend, slot_index, &request->sampling);
