@@ -168,7 +168,8 @@ static void adjust_map(const struct comparisons *comparisons, const struct arm *
     free(adjusted);
 }
 
-/* Of comparisons over the same auto on the same workloads, marks those whose arm is beaten by none. */
+/* Of comparisons over the same auto on the same workloads, marks those whose arm is beaten by none, nor by auto, which
+ * races with a ratio of 1. */
 static void mark_best(const struct comparisons *comparisons, int first, struct estimate *estimates)
 {
     const struct comparison *leader = &comparisons->items[first];
@@ -177,12 +178,13 @@ static void mark_best(const struct comparisons *comparisons, int first, struct e
     for (int i = 0; i < comparisons->count; i++)
         if (comparisons->items[i].baseline == leader->baseline && comparisons->items[i].workload == leader->workload)
             members[count++] = i;
-    double *logs = xcalloc((size_t)count * (size_t)blocks, sizeof *logs);
-    bool *unbeaten = xcalloc((size_t)count, sizeof *unbeaten);
+    double *logs = xcalloc(((size_t)count + 1) * (size_t)blocks, sizeof *logs);
+    bool *unbeaten = xcalloc((size_t)count + 1, sizeof *unbeaten);
     for (int i = 0; i < count; i++)
         for (int block = 0; block < blocks; block++)
             logs[(size_t)i * blocks + block] = comparisons->items[members[i]].pairs[block].log_ratio;
-    statistics_unbeaten(logs, count, blocks, plan_of(comparisons)->min_blocks, plan_of(comparisons)->alpha, unbeaten);
+    statistics_unbeaten(logs, count + 1, blocks, plan_of(comparisons)->min_blocks, plan_of(comparisons)->alpha,
+                        unbeaten);
     for (int i = 0; i < count; i++)
         estimates[members[i]].best = unbeaten[i];
     free(members);
