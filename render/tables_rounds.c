@@ -177,13 +177,17 @@ static struct memory_kinds find_kinds(const struct summary *summary)
     return kinds;
 }
 
+/* Bytes are told in MiB, by its name in CSV as well. */
 static void add_memory_column(struct table *table, const char *key)
 {
-    char *head = is_bytes(key) ? xformat("%.*s / MiB", (int)strlen(key) - 6, key) : xstrdup("capacity / tokens");
+    const int length = (int)strlen(key) - 6;
+    char *head = is_bytes(key) ? xformat("%.*s / MiB", length, key) : xstrdup("capacity / tokens");
+    char *in_csv = is_bytes(key) ? xformat("%.*s_mib", length, key) : xstrdup(key);
     for (char *at = head; *at; at++)
         *at = *at == '_' ? ' ' : *at;
-    table_add_column(table, is_bytes(key) ? COLUMN_NUMBER : COLUMN_COUNT, key, head);
+    table_add_column(table, is_bytes(key) ? COLUMN_NUMBER : COLUMN_COUNT, in_csv, head);
     free(head);
+    free(in_csv);
 }
 
 static double memory_value(const json_t *memory, const char *key)

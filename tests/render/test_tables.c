@@ -219,6 +219,22 @@ static void test_csv_has_nothing_where_a_number_is_missing(void **state)
     }
 }
 
+/* 64 MiB of weights, whichever way they are told. */
+static void test_csv_says_the_unit_of_its_numbers(void **state)
+{
+    (void)state;
+    json_t *memory = json_pack("{s:i, s:i}", "weights_bytes", 64 << 20, "capacity_tokens", 92);
+    summary.cells[0].memory = memory;
+    char *csv = make(tables_fill_memory, "memory", true), *printed = latex(tables_fill_memory);
+    assert_int_equal(strncmp(csv, "arm,weights_mib,weights_mib_note,capacity_tokens\r\n", 50), 0);
+    assert_non_null(strstr(csv, "\r\nauto,64,,92\r\n"));
+    assert_non_null(strstr(printed, "MiB"));
+    summary.cells[0].memory = NULL;
+    json_decref(memory);
+    free(csv);
+    free(printed);
+}
+
 static void test_csv_quotes_what_would_split(void **state)
 {
     (void)state;
@@ -468,6 +484,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_workloads_say_their_context, begin, end),
         cmocka_unit_test_setup_teardown(test_csv_has_the_numbers_that_are_printed, begin, end),
         cmocka_unit_test(test_csv_has_nothing_where_a_number_is_missing),
+        cmocka_unit_test_setup_teardown(test_csv_says_the_unit_of_its_numbers, begin, end),
         cmocka_unit_test_setup_teardown(test_csv_quotes_what_would_split, begin, end),
         cmocka_unit_test_setup_teardown(test_a_wide_table_is_set_in_parts_that_repeat_the_arms, begin, end),
         cmocka_unit_test_setup_teardown(test_no_row_of_a_long_table_stands_alone, begin, end),
