@@ -117,6 +117,13 @@ void table_put_interval(struct table *table, const struct interval *interval, co
     cell->high = interval->present ? interval->high : NAN;
 }
 
+void table_put_marked(struct table *table, const struct interval *interval, const json_t **marks, const char *missing)
+{
+    table_put_interval(table, interval, *marks, missing);
+    if (interval->present)
+        *marks = NULL;
+}
+
 void table_put_limits(struct table *table, double low, double high)
 {
     struct table_cell *cell = add_cell(table);

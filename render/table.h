@@ -79,6 +79,8 @@ void table_put_format(struct table *table, const char *format, ...) __attribute_
 void table_put_number(struct table *table, double value);
 /* An interval that is not present is a dash with the rule, where there is one. */
 void table_put_interval(struct table *table, const struct interval *interval, const json_t *marks, const char *missing);
+/* Of a row whose numbers all have the same marks: the first that is present carries them, and *marks is NULL then. */
+void table_put_marked(struct table *table, const struct interval *interval, const json_t **marks, const char *missing);
 void table_put_limits(struct table *table, double low, double high);
 /* A dash; the rule may be NULL. */
 void table_put_missing(struct table *table, const char *rule);

@@ -59,10 +59,11 @@ static bool shows_all(const struct cell *cell)
 static void put_absolute(struct table *table, const struct summary *summary, const struct cell *cell)
 {
     (void)summary;
-    table_put_interval(table, &cell->tokens_per_s, cell->marks, cell->missing.rule);
-    table_put_interval(table, &cell->end_to_end_tokens_per_s, NULL, NULL);
-    table_put_interval(table, &cell->tau, NULL, NULL);
-    table_put_interval(table, &cell->joules_per_token, NULL, NULL);
+    const json_t *marks = cell->marks;
+    table_put_marked(table, &cell->tokens_per_s, &marks, cell->missing.rule);
+    table_put_marked(table, &cell->end_to_end_tokens_per_s, &marks, NULL);
+    table_put_marked(table, &cell->tau, &marks, NULL);
+    table_put_marked(table, &cell->joules_per_token, &marks, NULL);
 }
 
 void tables_fill_absolute(struct table *table, const struct summary *summary)
@@ -115,10 +116,11 @@ static bool has_several_in_flight(const struct summary *summary)
 
 static void put_throughput(struct table *table, const struct summary *summary, const struct cell *cell)
 {
+    const json_t *marks = cell->marks;
     table_put_number(table, summary->arms[cell->arm].concurrency);
-    table_put_interval(table, &cell->tokens_per_s, cell->marks, cell->missing.rule);
-    table_put_interval(table, &cell->aggregate_tokens_per_s, NULL, cell->aggregate_missing.rule);
-    table_put_interval(table, &cell->aggregate_per_device, NULL, NULL);
+    table_put_marked(table, &cell->tokens_per_s, &marks, cell->missing.rule);
+    table_put_marked(table, &cell->aggregate_tokens_per_s, &marks, cell->aggregate_missing.rule);
+    table_put_marked(table, &cell->aggregate_per_device, &marks, NULL);
     table_put_text(table, cell->pareto ? "front" : "");
 }
 
@@ -171,14 +173,15 @@ static void add_latency_column(struct table *table, enum summary_metric metric, 
     free(head);
 }
 
-static void put_quantiles(struct table *table, const struct summary *summary, const struct cell *cell, bool prompts)
+static void put_quantiles(struct table *table, const struct summary *summary, const struct cell *cell, bool prompts,
+                          const json_t **marks)
 {
     for (int metric = 0; metric < SUMMARY_METRIC_COUNT; metric++)
         for (int i = 0; i < QUANTILE_COUNT; i++) {
             if (!any_has(summary, (enum summary_metric)metric, quantiles[i], prompts))
                 continue;
             const struct interval *interval = latency_of(cell, (enum summary_metric)metric, quantiles[i], prompts);
-            table_put_interval(table, interval ? interval : &(struct interval){0}, NULL, NULL);
+            table_put_marked(table, interval ? interval : &(struct interval){0}, marks, NULL);
         }
 }
 
@@ -204,11 +207,12 @@ static void fill_latency(struct table *table, const struct summary *summary, boo
                 continue;
             table_add_row(table, summary_workload_text(summary, workload));
             tables_put_arm(table, summary, arm);
+            const json_t *marks = cell->marks;
             if (prompts) {
-                table_put_interval(table, &cell->ttft_ms, cell->marks, cell->missing.rule);
-                table_put_interval(table, &cell->tpot_ms, NULL, NULL);
+                table_put_marked(table, &cell->ttft_ms, &marks, cell->missing.rule);
+                table_put_marked(table, &cell->tpot_ms, &marks, NULL);
             }
-            put_quantiles(table, summary, cell, prompts);
+            put_quantiles(table, summary, cell, prompts, &marks);
         }
 }
 

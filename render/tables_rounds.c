@@ -39,8 +39,9 @@ void tables_fill_rounds(struct table *table, const struct summary *summary)
                 continue;
             table_add_row(table, summary_workload_text(summary, workload));
             tables_put_arm(table, summary, arm);
-            table_put_interval(table, cell ? &cell->tau : &(struct interval){0}, cell ? cell->marks : NULL, NULL);
-            put_interval_of(table, &comparison->break_even_tau);
+            const json_t *marks = cell ? cell->marks : NULL;
+            table_put_marked(table, cell ? &cell->tau : &(struct interval){0}, &marks, NULL);
+            table_put_marked(table, &comparison->break_even_tau, &marks, NULL);
             for (int stage = 0; stage < SUMMARY_STAGE_COUNT; stage++)
                 if (is_large(stage))
                     put_interval_of(table, &comparison->round_cost[stage]);
