@@ -231,10 +231,8 @@ static void put_invalid(FILE *out, int invalid)
 
 static void put_record(FILE *out, const struct summary *summary)
 {
-    long long lines = 0;
-    for (int i = 0; i < summary->run_count; i++)
-        lines += summary->runs[i].ledger_lines;
-    put_count(out, "LedgerLines", lines);
+    const struct summary_run none = {0}, *run = summary->run_count ? summary->runs : &none;
+    put_count(out, "LedgerLines", run->ledger_lines);
     put_count(out, "Sessions", summary_sessions(summary));
     put_count(out, "Attempts", summary_attempts(summary));
     put_count(out, "AttemptsInvalid", summary_invalid_attempts(summary));
@@ -242,14 +240,15 @@ static void put_record(FILE *out, const struct summary *summary)
     put_excluded(out, summary);
     fputs("\\newcommand{\\LedgerHeads}{", out);
     for (int i = 0; i < summary->run_count; i++) {
-        fputs(i ? " \\\\ \\texttt{" : "\\texttt{", out);
+        if (i)
+            fprintf(out, " \\\\ of the run before \\num{%lld} lines, head ", (long long)summary->runs[i].ledger_lines);
+        fputs("\\texttt{", out);
         latex_put(out, summary->runs[i].ledger_head);
         fputs("}", out);
     }
     fputs("}\n", out);
-    const struct summary_run *last = summary->run_count ? &summary->runs[summary->run_count - 1] : NULL;
-    put_text(out, "FirstStarted", summary->run_count ? summary->runs[0].first_started : NULL);
-    put_text(out, "LastStarted", last ? last->last_started : NULL);
+    put_text(out, "FirstStarted", run->first_started);
+    put_text(out, "LastStarted", run->last_started);
 }
 
 static void put_drift(FILE *out, const struct drift *drift)

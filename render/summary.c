@@ -105,38 +105,30 @@ bool summary_is_imported(const struct summary *summary)
     return kind && strcmp(kind, "import") == 0;
 }
 
+/* All zero where the summary names none. */
+static struct summary_run reported_run(const struct summary *summary)
+{
+    return summary->run_count ? summary->runs[0] : (struct summary_run){0};
+}
+
 int summary_sessions(const struct summary *summary)
 {
-    int sessions = 0;
-    for (int i = 0; i < summary->run_count; i++)
-        sessions += summary->runs[i].sessions;
-    return sessions;
+    return reported_run(summary).sessions;
 }
 
 int summary_attempts(const struct summary *summary)
 {
-    int attempts = 0;
-    for (int i = 0; i < summary->run_count; i++)
-        attempts += summary->runs[i].attempts;
-    return attempts;
+    return reported_run(summary).attempts;
 }
 
 int summary_invalid_attempts(const struct summary *summary)
 {
-    int invalid = 0;
-    for (int i = 0; i < summary->run_count; i++)
-        invalid += summary->runs[i].attempts_invalid;
-    return invalid;
+    return reported_run(summary).attempts_invalid;
 }
 
 int64_t summary_date(const struct summary *summary)
 {
-    int64_t latest = 0;
-    for (int i = 0; i < summary->run_count; i++) {
-        const char *text = summary->runs[i].last_started;
-        int64_t date = text ? clock_parse_utc(text) : -1;
-        if (date > latest)
-            latest = date;
-    }
-    return latest;
+    const char *text = reported_run(summary).last_started;
+    const int64_t date = text ? clock_parse_utc(text) : 0;
+    return date > 0 ? date : 0;
 }

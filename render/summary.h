@@ -216,7 +216,7 @@ struct summary {
     double temperature, alpha, level, equivalence_margin;
     const char *interval_kind, *multiplicity;
     const char *tokens_counted; /* a sentence on what counts as a token */
-    struct summary_run *runs;
+    struct summary_run *runs;   /* the one that is reported; where versus is present, behind it the one before */
     struct summary_arm *arms;
     struct summary_workload *workloads;
     struct cell *cells;
@@ -268,12 +268,12 @@ const char *summary_explain(const struct summary *summary, const char *rule);
 /* Whether results are other tools' alone, of which nobody can say how they were measured. */
 bool summary_is_imported(const struct summary *summary);
 
-/* Of all runs. */
+/* Of the run that is reported, the first, and not of the one before it. */
 int summary_sessions(const struct summary *summary);
 int summary_attempts(const struct summary *summary);
 int summary_invalid_attempts(const struct summary *summary);
 
-/* Seconds since 1970 of the last attempt's start, 0 where no run says: the date that files are stamped with. */
+/* Seconds since 1970 of its last attempt's start, 0 where it does not say: the date that files are stamped with. */
 int64_t summary_date(const struct summary *summary);
 
 #endif

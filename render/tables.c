@@ -105,8 +105,8 @@ void tables_put_markdown(FILE *out, const struct summary *summary)
     fprintf(out, "%d of %d attempts excluded at least in part.", summary_invalid_attempts(summary),
             summary_attempts(summary));
     for (int i = 0; i < summary->run_count; i++)
-        fprintf(out, " Ledger of %lld lines, head `%s`.", (long long)summary->runs[i].ledger_lines,
-                summary->runs[i].ledger_head);
+        fprintf(out, " Ledger%s of %lld lines, head `%s`.", i ? " of the run before," : "",
+                (long long)summary->runs[i].ledger_lines, summary->runs[i].ledger_head);
     fputc('\n', out);
 }
 

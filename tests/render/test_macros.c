@@ -1,3 +1,4 @@
+#include "render/abstract.h"
 #include "render/macros.h"
 
 #include "tests/render/example.h"
@@ -160,6 +161,45 @@ static void test_limits_print_what_the_verdict_says(void **state)
         }
 }
 
+/* The text without the line that has the ledgers' heads. free() it. */
+static char *put_without_heads(void (*put)(FILE *out, const struct summary *summary), const struct summary *summary)
+{
+    char *text = example_put(put, summary), *heads = strstr(text, "\\newcommand{\\LedgerHeads}");
+    if (heads)
+        memmove(heads, strchr(heads, '\n'), strlen(strchr(heads, '\n')) + 1);
+    return text;
+}
+
+/* Its attempts, sessions, exclusions and times are not those of the run that is reported. */
+static void test_a_run_before_changes_no_count(void **state)
+{
+    (void)state;
+    void (*const puts[])(FILE * out, const struct summary *summary) = {macros_put, abstract_put};
+    for (size_t i = 0; i < sizeof puts / sizeof *puts; i++) {
+        struct summary summary;
+        example_read(&summary);
+        const int64_t date = summary_date(&summary);
+        char *alone = put_without_heads(puts[i], &summary);
+        summary.runs = xrealloc(summary.runs, 2, sizeof *summary.runs);
+        summary.runs[summary.run_count++] = (struct summary_run){.name = "before",
+                                                                 .ledger_head = "abcdef",
+                                                                 .first_started = "2039-01-01T00:00:00Z",
+                                                                 .last_started = "2039-01-02T00:00:00Z",
+                                                                 .ledger_lines = 7,
+                                                                 .sessions = 3,
+                                                                 .attempts = 99,
+                                                                 .attempts_invalid = 50};
+        char *beside = put_without_heads(puts[i], &summary), *whole = example_put(macros_put, &summary);
+        assert_string_equal(alone, beside);
+        assert_true(summary_date(&summary) == date);
+        assert_non_null(strstr(whole, "of the run before \\num{7} lines, head \\texttt{abcdef}"));
+        free(whole);
+        free(alone);
+        free(beside);
+        summary_free(&summary);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_extensions_stand_beside_n),
         cmocka_unit_test(test_what_is_excluded_in_part_is_not_said_to_be_excluded),
         cmocka_unit_test(test_limits_print_what_the_verdict_says),
+        cmocka_unit_test(test_a_run_before_changes_no_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
