@@ -39,6 +39,7 @@ static json_t *summarise_all(char *const *folders, int count, struct error *erro
     json_t *summary = count > 1 && !before ? NULL : summarise(folders[count - 1], error);
     if (before && summary) {
         json_set(summary, "versus", versus_make(before, summary));
+        json_set(summary, "rules", summary_make_rules(summary));
         json_array_extend(json_object_get(summary, "runs"), json_object_get(before, "runs"));
     }
     return summary;

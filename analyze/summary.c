@@ -318,9 +318,9 @@ static void note_named(const json_t *value, bool holds_rules, bool *named)
         note_named(inner, strcmp(key, "rule") == 0 || strcmp(key, "marks") == 0 || strcmp(key, "rules") == 0, named);
 }
 
-static json_t *make_rules(const json_t *summary)
+json_t *summary_make_rules(const json_t *summary)
 {
-    static const char *const parts[] = {"cells", "comparisons", "scaling", "best_budgets", "verdicts"};
+    static const char *const parts[] = {"cells", "comparisons", "scaling", "best_budgets", "verdicts", "versus"};
     bool named[RULE_COUNT] = {false};
     json_t *array = json_array();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -369,7 +369,7 @@ static json_t *make_summary(const struct comparisons *comparisons, const struct 
     json_set(summary, "drift", summary_make_drift(&comparisons->drift));
     json_set(summary, "telemetry", summary_make_telemetry(comparisons->cells->run));
     json_set(summary, "verdicts", verdicts);
-    json_set(summary, "rules", make_rules(summary));
+    json_set(summary, "rules", summary_make_rules(summary));
     return summary;
 }
 

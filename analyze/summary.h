@@ -18,6 +18,9 @@
  * chain is broken. */
 json_t *summary_build(const struct run *run, const struct plan *plan, struct error *error);
 
+/* The rules that the summary names anywhere, with what explains them: its "rules". A new reference. */
+json_t *summary_make_rules(const json_t *summary);
+
 /* Writes it whole, making the folder. */
 int summary_write(const json_t *summary, const char *path, struct error *error);
 

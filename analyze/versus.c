@@ -109,6 +109,17 @@ static json_t *copy_or_null(const json_t *value)
     return value ? json_deep_copy(value) : json_null();
 }
 
+/* The marks of both. */
+static json_t *make_marks(const json_t *before, const json_t *after)
+{
+    const json_t *const both[] = {json_object_get(before, "marks"), json_object_get(after, "marks")};
+    json_t *marks = json_array();
+    for (int i = 0; i < 2; i++)
+        for (size_t j = 0; j < json_array_size(both[i]); j++)
+            summary_append_once(marks, 0, json_string_value(json_array_get(both[i], j)));
+    return marks;
+}
+
 static json_t *make_rates(const json_t *before, const json_t *after, const json_t *item)
 {
     static const char *const keys[] = {"arm", "workload", NULL};
@@ -118,6 +129,7 @@ static json_t *make_rates(const json_t *before, const json_t *after, const json_
     json_set(object, "before", copy_or_null(json_object_get(a, "tokens_per_s")));
     json_set(object, "after", copy_or_null(json_object_get(b, "tokens_per_s")));
     json_set(object, "covered", json_false());
+    json_set(object, "marks", make_marks(a, b));
     return object;
 }
 
@@ -149,6 +161,7 @@ static json_t *make_cell(const json_t *before, const json_t *after, const json_t
     summary_set_verdict(all, object);
     json_set(object, "tokens_per_s", make_rates(before, after, is));
     json_set(object, "missing", make_missing(same, change));
+    json_set(object, "marks", make_marks(was, is));
     return object;
 }
 

@@ -182,6 +182,7 @@ struct versus_cell {
     struct limits simultaneous;
     const char *verdict;
     struct missing missing;
+    const json_t *marks, *tokens_marks; /* of either run */
 };
 
 /* This run beside one before it; present where that was given. */

@@ -209,8 +209,10 @@ static int read_versus_cell(const json_t *object, const char *where, struct summ
         {"baseline", JSON_FIELD_STRING, &baseline, true, 0, 0},
         {"workload", JSON_FIELD_STRING, &workload, false, 0, 0},
         {"verdict", JSON_FIELD_STRING, &cell->verdict, false, 0, 0},
+        {"marks", JSON_FIELD_ARRAY, &cell->marks, false, 0, 0},
         {0},
     };
+    const struct json_field of_tokens[] = {{"marks", JSON_FIELD_ARRAY, &cell->tokens_marks, false, 0, 0}, {0}};
     const struct interval_field intervals[] = {
         {"before", &cell->before, true}, {"after", &cell->after, true}, {"change", &cell->change, true}, {0}};
     const struct interval_field tokens[] = {
@@ -220,6 +222,9 @@ static int read_versus_cell(const json_t *object, const char *where, struct summ
         summary_read_arm_name(summary, where, baseline, &cell->baseline, error) ||
         summary_read_intervals(object, where, intervals, error) ||
         summary_read_intervals(json_object_get(object, "tokens_per_s"), where, tokens, error) ||
+        summary_read_inner(object, where, "tokens_per_s", of_tokens, error) ||
+        summary_check_strings(cell->marks, where, "marks", error) ||
+        summary_check_strings(cell->tokens_marks, where, "tokens_per_s", error) ||
         summary_read_limits(object, where, "simultaneous", true, &cell->simultaneous, error))
         return -1;
     return summary_read_missing(object, where, "missing", &cell->missing, error);

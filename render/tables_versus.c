@@ -30,9 +30,10 @@ void tables_fill_versus(struct table *table, const struct summary *summary)
         if (cell->arm != last->arm || cell->baseline != last->baseline)
             table_set_apart(table);
         put_names(table, summary, cell);
-        table_put_interval(table, &cell->before, NULL, NULL);
-        table_put_interval(table, &cell->after, NULL, NULL);
-        table_put_interval(table, &cell->change, NULL, cell->missing.rule);
+        const json_t *marks = cell->change.present ? NULL : cell->marks;
+        table_put_marked(table, &cell->before, &marks, NULL);
+        table_put_marked(table, &cell->after, &marks, NULL);
+        table_put_interval(table, &cell->change, cell->marks, cell->missing.rule);
         table_put_limits(table, cell->simultaneous.low, cell->simultaneous.high);
         tables_put_verdict(table, summary, cell->verdict);
     }
@@ -61,7 +62,8 @@ void tables_fill_versus_times(struct table *table, const struct summary *summary
                 continue;
             table_add_row(table, summary_workload_text(summary, workload));
             tables_put_arm(table, summary, cell->arm);
-            table_put_interval(table, &cell->tokens_before, NULL, NULL);
-            table_put_interval(table, &cell->tokens_after, NULL, NULL);
+            const json_t *marks = cell->tokens_marks;
+            table_put_marked(table, &cell->tokens_before, &marks, NULL);
+            table_put_marked(table, &cell->tokens_after, &marks, NULL);
         }
 }

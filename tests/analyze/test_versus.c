@@ -64,6 +64,39 @@ static void test_only_ratios_are_compared(void **state)
     json_decref(after);
 }
 
+static void check_marks(const json_t *object, size_t count, const char *rule)
+{
+    const json_t *marks = json_object_get(object, "marks");
+    assert_int_equal(json_array_size(marks), count);
+    if (count)
+        assert_string_equal(json_string_value(json_array_get(marks, 0)), rule);
+}
+
+/* What is suspect in either run makes their quotient suspect; once. */
+static void test_marks_are_those_of_both(void **state)
+{
+    (void)state;
+    for (int which = 1; which <= 3; which++) {
+        json_t *both[] = {summarise(4e6, 4), summarise(4e6, 3)};
+        for (int i = 0; i < 2; i++) {
+            const json_t *comparison = check_find(both[i], "comparisons", "tp1-b16", "tp1-auto", "code");
+            if (which >> i & 1) {
+                json_append(json_object_get(comparison, "marks"), json_string("DRIFT"));
+                json_append(json_object_get(check_cell(both[i], "tp1-b16", "code"), "marks"),
+                            json_string("COLD_FIRST"));
+            }
+        }
+        json_t *versus = versus_make(both[0], both[1]);
+        const json_t *cell = find(versus, "tp1-b16", "code"), *other = find(versus, "tp1-linear", "code");
+        check_marks(cell, 1, "DRIFT");
+        check_marks(json_object_get(cell, "tokens_per_s"), 1, "COLD_FIRST");
+        check_marks(other, 0, NULL);
+        json_decref(versus);
+        json_decref(both[0]);
+        json_decref(both[1]);
+    }
+}
+
 static void test_what_is_not_of_both_has_a_reason(void **state)
 {
     (void)state;
@@ -92,6 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_ratios_are_compared),
+        cmocka_unit_test(test_marks_are_those_of_both),
         cmocka_unit_test(test_what_is_not_of_both_has_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

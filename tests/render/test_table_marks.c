@@ -86,8 +86,38 @@ static void test_a_row_has_its_marks_at_what_is_left_of_it(void **state)
     summary_free(&summary);
 }
 
+/* Two runs: at their quotient, or at what is left where there is none. */
+static void test_two_runs_have_the_marks_of_both(void **state)
+{
+    (void)state;
+    struct summary summary;
+    example_read(&summary);
+    json_t *marks = json_pack("[s]", "REPETITION");
+    const struct interval some = {true, 2, 1.9, 2.1, 6, "blocks"};
+    struct versus_cell *cell = xcalloc(1, sizeof *cell);
+    *cell = (struct versus_cell){5, 0, 0, some, some, some, some, some, {1.8, 2.2}, "faster", {0}, marks, marks};
+    free(summary.versus.cells);
+    summary.versus = (struct versus){true, "old", "new", cell, 1};
+    struct interval *const intervals[] = {&cell->change, &cell->before, &cell->after, &cell->tokens_before,
+                                          &cell->tokens_after};
+    for (int gone = 0; gone <= 5; gone++) {
+        int present;
+        const int marked = count_marked(tables_fill_versus, &summary, &present);
+        assert_int_equal(marked, present > 0);
+        const int marked_times = count_marked(tables_fill_versus_times, &summary, &present);
+        assert_int_equal(marked_times, present > 0);
+        if (gone < 5)
+            intervals[gone]->present = false;
+    }
+    summary_free(&summary);
+    json_decref(marks);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_row_has_its_marks_at_what_is_left_of_it)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_row_has_its_marks_at_what_is_left_of_it),
+        cmocka_unit_test(test_two_runs_have_the_marks_of_both),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
