@@ -12,6 +12,7 @@
 #define NAMES_SHARE .38
 #define BUDGETS_MAXIMUM 64
 #define VALUE_SIZE 7.0
+#define NAME_SIZE_LEAST 4.5 /* smaller ones are cut */
 
 /* Ends of the diverging scale around 1: ocean above, earth below, light in between. */
 static const struct colour above = {.13, .44, .71, 1}, below = {.75, .36, .10, 1}, middle = {.97, .97, .97, 1};
@@ -78,13 +79,13 @@ static void draw_value(struct canvas *canvas, const struct summary *summary, int
     char text[32];
     snprintf(text, sizeof text, value < 99.5 ? "%.2f%s" : "%.0f%s", value,
              json_array_size(comparison->marks) ? "*" : "");
+    double size = fmin(VALUE_SIZE, VALUE_SIZE * (width - 1) / canvas_text_width(canvas, VALUE_SIZE, text));
     canvas_rectangle(canvas, left, top, width, CELL_HEIGHT, colour_of(value, reach));
     if (hatched) {
-        double half = canvas_text_width(canvas, VALUE_SIZE, text) / 2 + 1.5;
+        double half = fmin(canvas_text_width(canvas, size, text) / 2 + 1.5, width / 2);
         canvas_hatch(canvas, left, top, width, CELL_HEIGHT, colour_grey);
         canvas_rectangle(canvas, x - half, top + 2.5, 2 * half, CELL_HEIGHT - 5, colour_of(value, reach));
     }
-    double size = fmin(VALUE_SIZE, VALUE_SIZE * (width - 1) / canvas_text_width(canvas, VALUE_SIZE, text));
     canvas_text(canvas, x, y + 2.5, size, ALIGN_CENTRE, dark ? colour_white : colour_black, text);
 }
 
@@ -105,13 +106,16 @@ static int find_columns(const struct summary *summary, int group, int *arms)
     return count;
 }
 
-/* The arms' names below their columns. */
+/* The arms' names below their columns, each in the size that fits. */
 static void draw_names(struct canvas *canvas, const struct summary *summary, const int *arms, int count, double left,
                        double width, double y)
 {
-    for (int i = 0; i < count; i++)
-        canvas_text_within(canvas, left + (i + .5) * width, y, width - 2, AXES_LABEL_SIZE, ALIGN_CENTRE,
-                           parts_arm_text(summary, arms[i]));
+    for (int i = 0; i < count; i++) {
+        const char *text = parts_arm_text(summary, arms[i]);
+        const double fitting = AXES_LABEL_SIZE * (width - 2) / canvas_text_width(canvas, AXES_LABEL_SIZE, text);
+        canvas_text_within(canvas, left + (i + .5) * width, y, width - 2,
+                           fmax(fmin(AXES_LABEL_SIZE, fitting), NAME_SIZE_LEAST), ALIGN_CENTRE, text);
+    }
 }
 
 /* Groups side by side share the names of the rows. */

@@ -10,6 +10,9 @@
 #include <stdarg.h>
 #include <cmocka.h>
 // clang-format on
+#include <cairo.h>
+#include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -252,6 +255,61 @@ static void test_budgets_stand_at_their_logarithms(void **state)
     summary_free(&summary);
 }
 
+/* Stretches of white in a line of the picture, between two places in points. */
+static int count_gaps(const char *path, double page_width, double left, double right, double y)
+{
+    cairo_surface_t *picture = cairo_image_surface_create_from_png(path);
+    const double scale = cairo_image_surface_get_width(picture) / page_width;
+    const unsigned char *line =
+        cairo_image_surface_get_data(picture) + (int)(y * scale) * cairo_image_surface_get_stride(picture);
+    int gaps = 0;
+    bool was_white = true;
+    for (int x = (int)(left * scale); x < (int)(right * scale); x++) {
+        uint32_t pixel;
+        memcpy(&pixel, line + 4 * x, sizeof pixel);
+        const bool white = (pixel & 0xFFFFFF) == 0xFFFFFF;
+        gaps += white && !was_white;
+        was_white = white;
+    }
+    cairo_surface_destroy(picture);
+    return gaps;
+}
+
+/* Seven arms on a narrow sheet, none significant and all suspect: what stands behind a value stays in its cell, and
+ * trees are called by their names. */
+static void test_narrow_cells_of_the_heat_map_stay_apart(void **state)
+{
+    (void)state;
+    static struct word words[200];
+    struct summary summary;
+    double width, height;
+    example_read(&summary);
+    json_t *marks = json_pack("[s]", "REPETITION");
+    for (int i = 0; i < summary.comparison_count; i++) {
+        summary.comparisons[i].speedup = (struct interval){true, 1.05, 1, 1.1, 6, "blocks"};
+        summary.comparisons[i].p = .5;
+        summary.comparisons[i].p_bh = NAN;
+        summary.comparisons[i].marks = marks;
+    }
+    char *inner = write_figures(&summary, 2.2, "narrow"), *path = figure_path(inner, "heat", "pdf");
+    char *picture = figure_path(inner, "heat", "png"), *listing = example_run("pdftotext -bbox '%s' -", path);
+    assert_int_equal(sscanf(strstr(listing, "<page "), "<page width=\"%lf\" height=\"%lf\"", &width, &height), 2);
+    const int count = read_words(listing, words, 200);
+    static const char *const trees[] = {"b8", "b12", "b15", "b16", "b32", "b64"};
+    for (int i = 0; i < 6; i++)
+        find_middle(words, count, trees[i]);
+    const struct word *value = words;
+    while (strcmp(value->text, "1.05*") != 0)
+        assert_true(++value < words + count);
+    assert_int_equal(count_gaps(picture, width, value->left, width - 1, (value->top + value->bottom) / 2), 7);
+    free(listing);
+    free(picture);
+    free(path);
+    free(inner);
+    json_decref(marks);
+    summary_free(&summary);
+}
+
 static void test_nothing_overlaps(void **state)
 {
     (void)state;
@@ -311,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_a_workload_without_data_has_no_panel),
         cmocka_unit_test(test_a_figure_without_data_is_not_drawn_nor_left_behind),
         cmocka_unit_test(test_budgets_stand_at_their_logarithms),
+        cmocka_unit_test(test_narrow_cells_of_the_heat_map_stay_apart),
         cmocka_unit_test(test_nothing_overlaps),
         cmocka_unit_test(test_figures_are_as_wide_as_the_paper_wants),
     };
