@@ -17,6 +17,20 @@ static int count_at(const json_t *list, size_t index)
                : ATTEMPT_ABSENT;
 }
 
+/* How many rounds the turn took. Some of the methods say the number of its last step, from 0 on: then each is one short
+ * of what the accept lengths are in all. */
+static int count_rounds(const json_t *choice, size_t turn)
+{
+    const json_t *steps = json_object_get(choice, "decoding_steps");
+    const size_t turns = json_array_size(steps);
+    const int own = count_at(steps, turn);
+    size_t sum = 0;
+    for (size_t i = 0; i < turns; i++)
+        sum += count_at(steps, i) > 0 ? (size_t)count_at(steps, i) : 0;
+    const bool from_0 = own >= 0 && sum + turns == json_array_size(json_object_get(choice, "accept_lengths"));
+    return own + (from_0 ? 1 : 0);
+}
+
 /* The rounds from *at on; none where the list is too short for them. */
 static void set_accepted(struct sample *sample, const json_t *lengths, size_t *at)
 {
@@ -39,7 +53,7 @@ static void set_accepted(struct sample *sample, const json_t *lengths, size_t *a
 static void set_turn(struct sample *sample, const json_t *choice, size_t turn, size_t *at)
 {
     const char *text = json_string_value(json_array_get(json_object_get(choice, "turns"), turn));
-    sample->rounds = count_at(json_object_get(choice, "decoding_steps"), turn);
+    sample->rounds = count_rounds(choice, turn);
     set_accepted(sample, json_object_get(choice, "accept_lengths"), at);
     if (text && strcmp(text, "ERROR") == 0) {
         sample->ok = false;

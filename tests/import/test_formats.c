@@ -332,6 +332,22 @@ static void turns_have_rounds_of_their_own(void **state)
     done(&run);
 }
 
+/* Some of its methods say of a turn the number of its last step, from 0 on, and not how many there were. */
+static void spec_bench_steps_may_count_from_0(void **state)
+{
+    (void)state;
+    struct run run;
+    const struct attempt *attempt = import_one("tp1", FILES "spec-bench-from-0.jsonl", "tp1-linear/1-1", &run);
+    const int first[] = {1, 2, 3}, second[] = {4, 1};
+    assert_int_equal(attempt->samples[0].rounds, 3);
+    assert_memory_equal(attempt->samples[0].accepted, first, sizeof first);
+    assert_int_equal(attempt->samples[1].rounds, 2);
+    assert_memory_equal(attempt->samples[1].accepted, second, sizeof second);
+    assert_int_equal(attempt->samples[2].rounds, 1);
+    assert_int_equal(attempt->samples[2].accepted[0], 4);
+    done(&run);
+}
+
 /* --- what is kept, and what is not -------------------------------------------------------------------------------- */
 
 static void unknown_keys_are_kept_and_secrets_are_not(void **state)
@@ -386,6 +402,7 @@ int main(void)
         cmocka_unit_test(requests_keep_their_times),
         cmocka_unit_test(times_of_day_lose_nothing),
         cmocka_unit_test(turns_have_rounds_of_their_own),
+        cmocka_unit_test(spec_bench_steps_may_count_from_0),
         cmocka_unit_test(unknown_keys_are_kept_and_secrets_are_not),
         cmocka_unit_test(large_numbers_are_kept_whole),
         cmocka_unit_test(no_rate_is_made_without_a_count_of_tokens),
