@@ -180,6 +180,13 @@ static void read_counters(struct delivery *delivery, struct sample *sample)
         sample->cached_tokens = (int)cached;
 }
 
+/* What went wrong may still be under way: it is nobody's, and neither are the rounds of the request behind it. */
+static void pass_counters(struct delivery *delivery)
+{
+    delivery->before = watch_read(delivery->self->server.http, delivery->self->server.dialect);
+    delivery->before.rounds = NAN;
+}
+
 static int deliver(void *context, struct sample *sample)
 {
     struct delivery *delivery = context;
@@ -190,6 +197,8 @@ static int deliver(void *context, struct sample *sample)
         if (delivery->by_counters)
             read_counters(delivery, sample);
         count_plain_rounds(&delivery->self->server, sample);
+    } else if (delivery->by_counters && sample->start_ns >= 0) {
+        pass_counters(delivery);
     }
     int result = delivery->on_sample(delivery->context, sample);
     delivery->stop |= result != 0;

@@ -409,6 +409,34 @@ static void counters_that_fall_are_seen(void **state)
     close_bench(&bench);
 }
 
+/* What a failed request did before it failed, and may still do, is not the next one's. */
+static void counters_of_a_failed_request_are_nobodys(void **state)
+{
+    (void)state;
+    static const char *const metrics[] = {VLLM_METRICS("4", "10", "30"),  VLLM_METRICS("12", "12", "35"),
+                                          VLLM_METRICS("15", "14", "36"), VLLM_METRICS("23", "17", "41"),
+                                          VLLM_METRICS("31", "19", "47"), NULL};
+    static const char *const answers[] = {vllm_stream, vllm_stream, "data: {\"error\": {\"message\": \"boom\"}}\n\n",
+                                          vllm_stream, NULL};
+    struct measured measured;
+    struct loopback_page pages[7];
+    memcpy(pages, vllm_pages, sizeof pages);
+    pages[4].bodies = metrics;
+    pages[5].bodies = answers;
+    struct loopback *loopback = loopback_start(pages, 0);
+    char *source = xformat("{'kind': 'server', 'dialect': 'vllm', 'url': '%s'}", loopback_url(loopback));
+    measured_open(&measured, "tp1-linear", source, "");
+    measured_run(&measured, "tp1-linear", 4);
+    assert_int_equal(measured.attempt.sample_count, 4);
+    assert_int_equal(measured.attempt.samples[0].rounds, 2);
+    assert_false(measured.attempt.samples[1].ok);
+    assert_int_equal(measured.attempt.samples[2].rounds, ATTEMPT_ABSENT);
+    assert_int_equal(measured.attempt.samples[3].rounds, 2);
+    free(source);
+    measured_close(&measured);
+    loopback_stop(loopback);
+}
+
 /* 5 tokens and 8 of output in a context of 12: known before anything is sent. */
 static void what_does_not_fit_is_not_sent(void **state)
 {
@@ -558,6 +586,7 @@ int main(void)
         cmocka_unit_test(hits_of_the_prefix_cache_are_seen),
         cmocka_unit_test(a_counter_may_appear_with_its_first_hit),
         cmocka_unit_test(counters_that_fall_are_seen),
+        cmocka_unit_test(counters_of_a_failed_request_are_nobodys),
         cmocka_unit_test(what_does_not_fit_is_not_sent),
         cmocka_unit_test(llama_native),
         cmocka_unit_test(llama_cut_at_its_context),
