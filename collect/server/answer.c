@@ -20,7 +20,8 @@ void answer_init(struct answer *answer, const struct dialect *dialect)
                               .prompt_tokens = ATTEMPT_ABSENT,
                               .cached_tokens = ATTEMPT_ABSENT,
                               .tokens = ATTEMPT_ABSENT,
-                              .rounds = ATTEMPT_ABSENT};
+                              .rounds = ATTEMPT_ABSENT,
+                              .accepted_so_far = ATTEMPT_ABSENT};
 }
 
 void answer_free(struct answer *answer)

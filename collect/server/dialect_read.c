@@ -37,15 +37,28 @@ static void read_vllm_acceptance(const json_t *object, struct answer *answer)
 }
 
 /* llama-server counts drafted and accepted tokens and no rounds. A round commits what it accepted and one token more;
- * the first token is in none. Without a drafter nothing is said, nor where nothing was drafted. */
+ * the first token is in none. Without a drafter nothing is said, nor where nothing was drafted. Accepted tokens behind
+ * an end token are counted, but no part of the output: how many they are follows from where the last round began, for
+ * which each delivery must say its timings. At its limit an output ends with a round. */
 static void read_llama_timings(const json_t *timings, struct answer *answer)
 {
     int accepted = ATTEMPT_ABSENT, predicted = ATTEMPT_ABSENT;
     answer_set_count(&accepted, json_object_get(timings, "draft_n_accepted"));
     answer_set_count(&predicted, json_object_get(timings, "predicted_n"));
     answer_set_count(&answer->cached_tokens, json_object_get(timings, "cache_n"));
-    if (accepted >= 0 && predicted - 1 - accepted > 0)
-        answer->rounds = predicted - 1 - accepted;
+    if (predicted < 0)
+        return;
+    const int before = answer->accepted_so_far > 0 ? answer->accepted_so_far : 0;
+    if (accepted > before)
+        answer->round_end = predicted + accepted - before;
+    if (answer->finish == FINISH_ABSENT) {
+        answer->accepted_so_far = accepted > 0 ? accepted : 0;
+        return;
+    }
+    const bool at_limit = answer->finish == FINISH_LENGTH;
+    const int cut = at_limit || answer->round_end < predicted ? 0 : answer->round_end - predicted;
+    if (accepted >= 0 && (at_limit || answer->accepted_so_far >= 0) && predicted - 1 - accepted + cut > 0)
+        answer->rounds = predicted - 1 - accepted + cut;
 }
 
 /* --- SGLang's /generate ------------------------------------------------------------------------------------------- */
@@ -92,7 +105,6 @@ void dialect_read_llama(const json_t *event, struct answer *answer)
     answer_add_ids(answer, ids);
     if (has_text(json_object_get(event, "content")) || json_array_size(ids))
         answer_deliver(answer, answer->tokens);
-    read_llama_timings(json_object_get(event, "timings"), answer);
     if (json_is_true(json_object_get(event, "truncated"))) {
         json_t *message = json_string("the server cut the prompt or the output at its context");
         answer_fail(answer, "CONTEXT_OVERFLOW", message);
@@ -102,6 +114,7 @@ void dialect_read_llama(const json_t *event, struct answer *answer)
         answer->ended = true;
         answer_finish(answer, stop ? stop : "stop");
     }
+    read_llama_timings(json_object_get(event, "timings"), answer);
 }
 
 /* --- OpenAI's routes ---------------------------------------------------------------------------------------------- */
@@ -145,7 +158,7 @@ void dialect_read_openai(const json_t *event, struct answer *answer)
     answer_add_ids(answer, ids);
     if (brings_text(choice) || json_array_size(ids))
         answer_deliver(answer, answer->id_count ? answer->id_count : so_far);
-    read_extensions(event, answer);
     if (finish)
         answer_finish(answer, finish);
+    read_extensions(event, answer);
 }

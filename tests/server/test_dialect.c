@@ -491,6 +491,65 @@ static void llama_native(void **state)
     close_bench(&bench);
 }
 
+/* Four rounds behind the first token, of which the third accepts nothing and the last 5 tokens; the output ends at the
+ * second of those, by its end token. */
+#define LLAMA_STOPPED(EVENT, LAST)                                                                                     \
+    EVENT("40", "1", "")                                                                                               \
+    EVENT("41", "2", DRAFTED("1")) EVENT("42", "3", DRAFTED("1")) EVENT("43", "4", DRAFTED("3"))                       \
+        EVENT("44", "5", DRAFTED("3")) EVENT("45", "6", DRAFTED("3")) EVENT("46", "7", DRAFTED("3"))                   \
+            EVENT("47", "8", DRAFTED("8")) EVENT("48", "9", DRAFTED("8")) LAST
+#define DRAFTED(accepted) ",\"draft_n\":30,\"draft_n_accepted\":" accepted
+#define TIMINGS(predicted, drafted) "\"timings\":{\"predicted_n\":" predicted drafted "}}\n\n"
+#define NATIVE(id, predicted, drafted)                                                                                 \
+    "data: {\"content\":\"x\",\"tokens\":[" id "],\"stop\":false,\"tokens_predicted\":" predicted                      \
+    "," TIMINGS(predicted, drafted)
+#define NATIVE_BARE(id, predicted, drafted)                                                                            \
+    "data: {\"content\":\"x\",\"tokens\":[" id "],\"stop\":false,\"tokens_predicted\":" predicted "}\n\n"
+#define NATIVE_LAST                                                                                                    \
+    "data: {\"content\":\"\",\"tokens\":[],\"stop\":true,\"tokens_predicted\":9,\"tokens_evaluated\":5,"               \
+    "\"stop_type\":\"eos\"," TIMINGS("9", DRAFTED("8"))
+#define COMPLETIONS(id, predicted, drafted) "data: {\"choices\":[{\"text\":\"x\"}]," TIMINGS(predicted, drafted)
+#define COMPLETIONS_LAST                                                                                               \
+    "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}],\"usage\":{\"completion_tokens\":9,"              \
+    "\"prompt_tokens\":5}," TIMINGS("9", DRAFTED("8")) "data: [DONE]\n\n"
+#define CHAT(id, predicted, drafted) "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]," TIMINGS(predicted, drafted)
+#define CHAT_LAST                                                                                                      \
+    "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"                                              \
+    "data: {\"choices\":[],\"usage\":{\"completion_tokens\":9,\"prompt_tokens\":5}," TIMINGS(                          \
+        "9", DRAFTED("8")) "data: [DONE]\n\n"
+
+/* Accepted tokens that an end token cut off are no part of the output: the round that they were accepted in is one.
+ * Where nothing says how many they were, the number of rounds is unknown. */
+static void llama_rounds_of_an_output_that_stops(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *route, *path, *body;
+        int rounds;
+    } cases[] = {
+        {"native", "/completion", LLAMA_STOPPED(NATIVE, NATIVE_LAST), 4},
+        {"completions", "/v1/completions", LLAMA_STOPPED(COMPLETIONS, COMPLETIONS_LAST), 4},
+        {"chat", "/v1/chat/completions", LLAMA_STOPPED(CHAT, CHAT_LAST), 4},
+        {"native", "/completion", LLAMA_STOPPED(NATIVE_BARE, NATIVE_LAST), ATTEMPT_ABSENT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bench bench;
+        struct loopback_page pages[4];
+        memcpy(pages, llama_pages, sizeof pages);
+        pages[2].path = cases[i].path;
+        pages[2].body = cases[i].body;
+        char *keys = xformat("'dialect': 'llama', 'route': '%s'", cases[i].route);
+        open_bench(&bench, pages, "tp1-linear", keys);
+        assert_int_equal(first_sample(&bench)->tokens, 9);
+        assert_int_equal(first_sample(&bench)->rounds, cases[i].rounds);
+        json_t *body = read_body(&bench, cases[i].path);
+        assert_true(json_is_true(json_object_get(body, "timings_per_token")));
+        json_decref(body);
+        close_bench(&bench);
+        free(keys);
+    }
+}
+
 static void llama_cut_at_its_context(void **state)
 {
     (void)state;
@@ -589,6 +648,7 @@ int main(void)
         cmocka_unit_test(counters_of_a_failed_request_are_nobodys),
         cmocka_unit_test(what_does_not_fit_is_not_sent),
         cmocka_unit_test(llama_native),
+        cmocka_unit_test(llama_rounds_of_an_output_that_stops),
         cmocka_unit_test(llama_cut_at_its_context),
         cmocka_unit_test(chats_and_reasoning),
         cmocka_unit_test(unknown_acceptance_is_said),
