@@ -69,12 +69,32 @@ static int read_urls(struct plan_server *server, const json_t *url, const char *
     return 0;
 }
 
+/* The option whose value the argument is followed by, or holds, where that is a secret; NULL: none. */
+static const char *find_secret_option(const char *argument)
+{
+    static const char *const options[] = {"--api-key", "--admin-api-key", "--hf-token"};
+    for (int i = 0; i < LENGTH(options); i++) {
+        const size_t length = strlen(options[i]);
+        if (strncmp(argument, options[i], length) == 0 && (!argument[length] || argument[length] == '='))
+            return options[i];
+    }
+    return NULL;
+}
+
 /* Strings only, one at least. */
 static int check_strings(const json_t *array, const char *where, const char *key, struct error *error)
 {
-    for (size_t i = 0; i < json_array_size(array); i++)
-        if (!json_is_string(json_array_get(array, i)))
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const char *text = json_string_value(json_array_get(array, i)),
+                   *secret = text ? find_secret_option(text) : NULL;
+        if (!text)
             return fail(error, "%s: \"%s\"[%zu] must be a string", where, key, i);
+        if (secret)
+            return fail(error,
+                        "%s: \"%s\" holds the value of \"%s\", and a plan is kept and hashed; set a variable where "
+                        "collect is started, and let \"sh\", \"-c\" put it there",
+                        where, key, secret);
+    }
     return 0;
 }
 

@@ -127,6 +127,10 @@ static void refuses_servers_that_cannot_be(void **state)
         {"'dialect': 'vllm', 'url': 'http://h', 'launch': {'argv': ['a', '{budget}']}", "move it to \"ddtree\""},
         {"'dialect': 'vllm', 'url': 'http://h', 'launch': {'argv': ['a'], 'env': {'HF_TOKEN': 'x'}}",
          "\"HF_TOKEN\" looks like a secret"},
+        {"'dialect': 'vllm', 'url': 'http://h', 'launch': {'argv': ['a', '--api-key', 'sk-1']}",
+         "\"argv\" holds the value of \"--api-key\""},
+        {"'dialect': 'sglang', 'url': 'http://h', 'launch': {'argv': ['a'], 'linear': ['--admin-api-key=sk-1']}",
+         "\"linear\" holds the value of \"--admin-api-key\""},
         {"'dialect': 'vllm', 'url': 'http://h', 'api_key': 'sk-1'", "unknown key \"api_key\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
