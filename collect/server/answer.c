@@ -202,7 +202,7 @@ static int on_event(void *context, const char *name, const char *data, size_t si
         return 0;
     }
     json_error_t why;
-    json_t *event = json_loadb(data, size, 0, &why);
+    json_t *event = json_loadb(data, size, JSON_ALLOW_NUL, &why);
     const json_t *error = json_object_get(event, "error");
     if (!event)
         set_error(answer, "FAILED_REQUEST", xformat("an event is not JSON: %s: %.200s", why.text, data));
