@@ -132,6 +132,13 @@ static int tokens_of(const json_t *metrics)
     return count > 0 && count <= 1 << 24 ? (int)count : ATTEMPT_ABSENT;
 }
 
+/* A time a token is of those behind the first chunk, where the server said how many that held; else behind one. */
+static int first_tokens_of(const json_t *metrics, int tokens, double decode_ns)
+{
+    const double others = decode_ns / read_metric(metrics, "inter_token_latency", NULL, "value");
+    return others >= 0.5 && others < tokens - 1 ? tokens - (int)lround(others) : 1;
+}
+
 /* Times of day are kept as differences, which doubles of today's nanoseconds could not tell apart. */
 static void set_times(struct sample *sample, const json_t *record, int64_t zero_ns)
 {
@@ -145,7 +152,7 @@ static void set_times(struct sample *sample, const json_t *record, int64_t zero_
     const json_t *gaps = json_object_get(metrics, "inter_chunk_latency");
     const double factor = unit_factor(json_string_value(json_object_get(gaps, "unit")));
     sample_set_chunks(sample, ttft_ns, json_object_get(gaps, "value"), factor);
-    sample->first_tokens = 1;
+    sample->first_tokens = first_tokens_of(metrics, sample->tokens, whole_ns - ttft_ns);
     sample->ttft_ns = unit_ns(ttft_ns, 1);
     sample->decode_ns = unit_ns(whole_ns - ttft_ns, 1);
     sample->start_ns = start_ns >= zero_ns ? unit_ns((double)(start_ns - zero_ns), 1) : ATTEMPT_ABSENT;

@@ -25,7 +25,8 @@ static struct timing measure(const struct sample *samples, int count)
         const double decode_ns = sample->decode_ns >= 0 ? (double)sample->decode_ns : NAN;
         sum.ttft_ns += ttft_ns;
         sum.e2e_ns += ttft_ns + decode_ns;
-        sum.tpot_ns += sample->tokens > 1 ? decode_ns / (sample->tokens - 1) : NAN;
+        sum.tpot_ns +=
+            sample->tokens > sample->first_tokens ? decode_ns / (sample->tokens - sample->first_tokens) : NAN;
         answered++;
     }
     return (struct timing){sum.ttft_ns / answered, sum.tpot_ns / answered, NAN, sum.e2e_ns / answered};

@@ -318,6 +318,18 @@ static void times_of_day_lose_nothing(void **state)
     done(&run);
 }
 
+/* Where servers say how many tokens the first chunk held, AIPerf's time a token is of the others. */
+static void first_chunks_hold_what_the_time_a_token_leaves(void **state)
+{
+    (void)state;
+    struct run run;
+    const struct attempt *attempt = import_one("tp1-auto", FILES "aiperf-first-chunks.jsonl", "tp1-auto/1-1", &run);
+    assert_int_equal(attempt->samples[0].first_tokens, 5);
+    assert_int_equal(attempt->samples[1].first_tokens, 1);
+    assert_int_equal(attempt->samples[2].first_tokens, 1);
+    done(&run);
+}
+
 static void turns_have_rounds_of_their_own(void **state)
 {
     (void)state;
@@ -401,6 +413,7 @@ int main(void)
         cmocka_unit_test(each_format_becomes_attempts),
         cmocka_unit_test(requests_keep_their_times),
         cmocka_unit_test(times_of_day_lose_nothing),
+        cmocka_unit_test(first_chunks_hold_what_the_time_a_token_leaves),
         cmocka_unit_test(turns_have_rounds_of_their_own),
         cmocka_unit_test(spec_bench_steps_may_count_from_0),
         cmocka_unit_test(unknown_keys_are_kept_and_secrets_are_not),
