@@ -68,8 +68,7 @@
 #define USAGE_ALWAYS "\"stream_options\": {\"include_usage\": true, \"continuous_usage_stats\": true}"
 #define SGLANG_ALSO "{" USAGE_ALWAYS ", \"return_spec_tokens_details\": true}"
 #define VLLM_ALSO "{" USAGE_ALWAYS ", \"return_token_ids\": true}"
-#define LLAMA_KEYS "\"cache_prompt\": false, \"timings_per_token\": true"
-#define LLAMA_ALSO "{" LLAMA_KEYS ", \"stream_options\": {\"include_usage\": true}}"
+#define LLAMA_ALSO "{\"cache_prompt\": false, \"stream_options\": {\"include_usage\": true}}"
 #define COMPLETIONS .route = "completions", .path = "/v1/completions", .write_body = dialect_write_completions
 #define CHAT .route = "chat", .path = "/v1/chat/completions", .write_body = dialect_write_chat
 
@@ -89,7 +88,7 @@ static const struct dialect dialects[] = {
      .path = "/completion",
      .write_body = dialect_write_llama,
      .read_event = dialect_read_llama,
-     .also = "{" LLAMA_KEYS ", \"return_tokens\": true}",
+     .also = "{\"cache_prompt\": false, \"return_tokens\": true}",
      LLAMA_ROUTES},
     {.name = "llama", COMPLETIONS, .read_event = dialect_read_openai, .also = LLAMA_ALSO, LLAMA_ROUTES},
     {.name = "llama", CHAT, .read_event = dialect_read_openai, .also = LLAMA_ALSO, LLAMA_ROUTES},

@@ -37,6 +37,14 @@ void dialect_write_sglang(const struct dialect *dialect, const struct request *r
     json_set(body, "sampling_params", parameters);
 }
 
+/* Where an output may stop within a round, each delivery has to say its timings; elsewhere they would only cost time.
+ */
+static void set_timings(json_t *body, const struct request *request)
+{
+    if (!request->ignore_eos)
+        json_set(body, "timings_per_token", json_true());
+}
+
 /* The prompt cache is left alone: what is measured is a prompt that the server has not seen. */
 void dialect_write_llama(const struct dialect *dialect, const struct request *request,
                          const struct plan_sampling *sampling, json_t *body)
@@ -45,6 +53,7 @@ void dialect_write_llama(const struct dialect *dialect, const struct request *re
     json_set(body, "prompt", json_text(request->text));
     json_set(body, "n_predict", json_integer(request->max_new_tokens));
     json_set(body, "ignore_eos", json_boolean(request->ignore_eos));
+    set_timings(body, request);
     set_sampling(body, request, sampling, "seed", 0);
     if (sampling->temperature > 0)
         json_set(body, "samplers", json_pack("[sss]", "top_k", "top_p", "temperature"));
@@ -56,6 +65,8 @@ static void write_openai(const struct dialect *dialect, const struct request *re
     json_set(body, "max_tokens", json_integer(request->max_new_tokens));
     if (request->ignore_eos)
         json_set(body, "ignore_eos", json_true());
+    if (strcmp(dialect->name, "llama") == 0)
+        set_timings(body, request);
     set_sampling(body, request, sampling, "seed", strcmp(dialect->name, "openai") == 0 ? 0 : -1);
 }
 

@@ -495,9 +495,10 @@ static void llama_native(void **state)
  * second of those, by its end token. */
 #define LLAMA_STOPPED(EVENT, LAST)                                                                                     \
     EVENT("40", "1", "")                                                                                               \
-    EVENT("41", "2", DRAFTED("1")) EVENT("42", "3", DRAFTED("1")) EVENT("43", "4", DRAFTED("3"))                       \
-        EVENT("44", "5", DRAFTED("3")) EVENT("45", "6", DRAFTED("3")) EVENT("46", "7", DRAFTED("3"))                   \
-            EVENT("47", "8", DRAFTED("8")) EVENT("48", "9", DRAFTED("8")) LAST
+    EVENT("41", "2", DRAFTED("1"))                                                                                     \
+    EVENT("42", "3", DRAFTED("1")) EVENT("43", "4", DRAFTED("3")) EVENT("44", "5", DRAFTED("3"))                       \
+        EVENT("45", "6", DRAFTED("3")) EVENT("46", "7", DRAFTED("3")) EVENT("47", "8", DRAFTED("8"))                   \
+            EVENT("48", "9", DRAFTED("8")) LAST
 #define DRAFTED(accepted) ",\"draft_n\":30,\"draft_n_accepted\":" accepted
 #define TIMINGS(predicted, drafted) "\"timings\":{\"predicted_n\":" predicted drafted "}}\n\n"
 #define NATIVE(id, predicted, drafted)                                                                                 \
@@ -542,11 +543,23 @@ static void llama_rounds_of_an_output_that_stops(void **state)
         open_bench(&bench, pages, "tp1-linear", keys);
         assert_int_equal(first_sample(&bench)->tokens, 9);
         assert_int_equal(first_sample(&bench)->rounds, cases[i].rounds);
-        json_t *body = read_body(&bench, cases[i].path);
-        assert_true(json_is_true(json_object_get(body, "timings_per_token")));
-        json_decref(body);
         close_bench(&bench);
         free(keys);
+    }
+}
+
+static void llama_is_asked_for_timings_where_an_output_may_stop(void **state)
+{
+    (void)state;
+    static const char *const routes[] = {"native", "completions", "chat"};
+    for (int i = 0; i < 6; i++) {
+        const struct request request = {.text = "x", .max_new_tokens = 4, .ignore_eos = i % 2};
+        const struct plan_sampling sampling = {.top_p = 1};
+        char *text = dialect_body(dialect_find("llama", routes[i / 2]), "m", &request, &sampling, NULL);
+        json_t *body = json_loads(text, 0, NULL);
+        assert_int_equal(json_is_true(json_object_get(body, "timings_per_token")), !request.ignore_eos);
+        json_decref(body);
+        free(text);
     }
 }
 
@@ -649,6 +662,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_not_sent),
         cmocka_unit_test(llama_native),
         cmocka_unit_test(llama_rounds_of_an_output_that_stops),
+        cmocka_unit_test(llama_is_asked_for_timings_where_an_output_may_stop),
         cmocka_unit_test(llama_cut_at_its_context),
         cmocka_unit_test(chats_and_reasoning),
         cmocka_unit_test(unknown_acceptance_is_said),
