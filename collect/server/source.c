@@ -166,13 +166,17 @@ static void count_plain_rounds(const struct server *server, struct sample *sampl
         sample->rounds = sample->tokens - sample->first_tokens;
 }
 
-/* What the counters say of one request that ran alone, and its answer does not. */
+/* What the counters say of one request that ran alone, and its answer does not. A round without drafts is in none of
+ * them, and commits one token. */
 static void read_counters(struct delivery *delivery, struct sample *sample)
 {
     const struct server *server = &delivery->self->server;
     const struct watch_counters before = delivery->before;
     delivery->before = watch_read_drained(server->http, server->dialect, &before, sample->tokens);
-    const double rounds = delivery->before.rounds - before.rounds;
+    const double accepted = delivery->before.accepted - before.accepted;
+    const double drafts = delivery->before.rounds - before.rounds;
+    const bool counts = drafts >= 0 && delivery->before.rounds > 0; /* a server's front may have nothing but zeros */
+    const double rounds = counts ? fmax(drafts, sample->tokens - sample->first_tokens - accepted) : NAN;
     const double cached = delivery->before.cached - watch_cached_before(&before, &delivery->before);
     if (sample->rounds < 0 && server->arm.method != METHOD_AUTO && rounds > 0 && rounds <= sample->tokens)
         sample->rounds = (int)rounds;

@@ -409,6 +409,30 @@ static void counters_that_fall_are_seen(void **state)
     close_bench(&bench);
 }
 
+/* A drafter may find nothing to draft, as n-grams do: a round without drafts is a round of one token, in no counter. */
+static void rounds_without_drafts_are_rounds(void **state)
+{
+    (void)state;
+    static const char *const metrics[] = {VLLM_METRICS("4", "10", "30"), VLLM_METRICS("12", "11", "32"),
+                                          VLLM_METRICS("20", "11", "32"), VLLM_METRICS("28", "13", "37"), NULL};
+    struct bench bench;
+    struct loopback_page pages[7];
+    memcpy(pages, vllm_pages, sizeof pages);
+    pages[4].bodies = metrics;
+    open_bench(&bench, pages, "tp1-linear", "'dialect': 'vllm'");
+    assert_int_equal(bench.measured.attempt.samples[0].rounds, 5);
+    assert_int_equal(bench.measured.attempt.samples[1].rounds, 7);
+    assert_int_equal(bench.measured.attempt.samples[2].rounds, 2);
+    close_bench(&bench);
+    static const char *const zeros[] = {VLLM_METRICS("4", "0", "0"), VLLM_METRICS("12", "0", "0"),
+                                        VLLM_METRICS("20", "0", "0"), VLLM_METRICS("28", "0", "0"), NULL};
+    pages[4].bodies = zeros;
+    open_bench(&bench, pages, "tp1-linear", "'dialect': 'vllm'");
+    assert_int_equal(first_sample(&bench)->rounds, ATTEMPT_ABSENT);
+    measured_expect(&bench.measured, "ITL_PER_CHUNK SPEC_METRICS_MISSING");
+    close_bench(&bench);
+}
+
 /* What a failed request did before it failed, and may still do, is not the next one's. */
 static void counters_of_a_failed_request_are_nobodys(void **state)
 {
@@ -496,9 +520,10 @@ static void llama_native(void **state)
 #define LLAMA_STOPPED(EVENT, LAST)                                                                                     \
     EVENT("40", "1", "")                                                                                               \
     EVENT("41", "2", DRAFTED("1"))                                                                                     \
-    EVENT("42", "3", DRAFTED("1")) EVENT("43", "4", DRAFTED("3")) EVENT("44", "5", DRAFTED("3"))                       \
-        EVENT("45", "6", DRAFTED("3")) EVENT("46", "7", DRAFTED("3")) EVENT("47", "8", DRAFTED("8"))                   \
-            EVENT("48", "9", DRAFTED("8")) LAST
+    EVENT("42", "3", DRAFTED("1"))                                                                                     \
+    EVENT("43", "4", DRAFTED("3"))                                                                                     \
+    EVENT("44", "5", DRAFTED("3")) EVENT("45", "6", DRAFTED("3")) EVENT("46", "7", DRAFTED("3"))                       \
+        EVENT("47", "8", DRAFTED("8")) EVENT("48", "9", DRAFTED("8")) LAST
 #define DRAFTED(accepted) ",\"draft_n\":30,\"draft_n_accepted\":" accepted
 #define TIMINGS(predicted, drafted) "\"timings\":{\"predicted_n\":" predicted drafted "}}\n\n"
 #define NATIVE(id, predicted, drafted)                                                                                 \
@@ -658,6 +683,7 @@ int main(void)
         cmocka_unit_test(hits_of_the_prefix_cache_are_seen),
         cmocka_unit_test(a_counter_may_appear_with_its_first_hit),
         cmocka_unit_test(counters_that_fall_are_seen),
+        cmocka_unit_test(rounds_without_drafts_are_rounds),
         cmocka_unit_test(counters_of_a_failed_request_are_nobodys),
         cmocka_unit_test(what_does_not_fit_is_not_sent),
         cmocka_unit_test(llama_native),
