@@ -34,8 +34,9 @@ static double workload_growth(const struct attempt *attempt, const char *workloa
     return growth;
 }
 
-/* By a server's counters: each draft commits what was accepted of it and one token more; where accepted tokens are not
- * counted, all that were generated but the first of each answer. NaN: unknown. */
+/* By a server's counters: each draft commits what was accepted of it and one token more, and what else was generated,
+ * but for the first of each answer, came of rounds without drafts; where accepted tokens are not counted, all of it
+ * came of drafts. NaN: unknown. */
 static double counted_tau(const struct attempt *attempt, const char *workload)
 {
     const double drafts = workload_growth(attempt, workload, "drafts");
@@ -47,7 +48,8 @@ static double counted_tau(const struct attempt *attempt, const char *workload)
         answers += sample->ok;
     if (!(drafts > 0))
         return NAN;
-    return isnan(accepted) ? (generated - answers) / drafts : 1 + accepted / drafts;
+    return isnan(accepted) ? (generated - answers) / drafts
+                           : 1 + accepted / fmax(drafts, generated - answers - accepted);
 }
 
 /* Of what is known of all requests together alone, as files state it that were imported without them, or as counters

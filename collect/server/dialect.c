@@ -44,7 +44,7 @@
                  .running = "vllm:num_requests_running",                                                               \
                  .waiting = "vllm:num_requests_waiting"},                                                              \
     .acceptance = "vllm: drafts of each request (num_spec_steps) with their histogram, else 1 + accepted tokens over " \
-                  "drafts (spec_decode_num_*)"
+                  "drafts (spec_decode_num_*) and steps without one"
 
 #define LLAMA_ROUTES                                                                                                   \
     .health = "/health", .models = "/v1/models", .info = {"/props"}, .tokenize = "/tokenize",                          \
