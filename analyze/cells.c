@@ -1,4 +1,4 @@
-#include "analyze/cells.h"
+#include "analyze/cells_parts.h"
 
 #include "collect/base/json.h"
 #include "collect/machine.h"
@@ -58,61 +58,7 @@ bool cells_is_newer(const struct run *run, const struct attempt *a, const struct
     return a->started && b->started && strcmp(a->started, b->started) > 0;
 }
 
-/* A cell hash that occurs, and the newest attempt that has it. */
-struct candidate {
-    const char *hash;
-    const struct attempt *newest;
-};
-
-static int find_candidates(const struct cells *cells, const struct cell *cell, struct candidate *candidates)
-{
-    const struct run *run = cells->run;
-    int count = 0;
-    for (int i = 0; i < run->attempt_count; i++) {
-        const struct attempt *attempt = &run->attempts[i].attempt;
-        if (!cells_block_of(cells, attempt) || !arm_equal(&attempt->arm, cell->arm))
-            continue;
-        const struct attempt_workload *workload = attempt_find_workload(attempt, cell->workload->name);
-        if (!workload)
-            continue;
-        int at = 0;
-        while (at < count && strcmp(candidates[at].hash, workload->cell_hash) != 0)
-            at++;
-        if (at == count)
-            candidates[count++] = (struct candidate){workload->cell_hash, attempt};
-        else if (cells_is_newer(run, attempt, candidates[at].newest))
-            candidates[at].newest = attempt;
-    }
-    return count;
-}
-
-static int count_blocks(const struct cells *cells, const struct cell *cell, const char *hash)
-{
-    int counted = 0;
-    for (int block = 1; block <= cells->blocks; block++)
-        counted += run_counted(cells->run, cell->arm, cells->before + block, cell->workload->name, hash) != NULL;
-    return counted;
-}
-
-/* The newest hash with enough blocks, or the newest. */
-static void choose_hash(const struct cells *cells, struct cell *cell)
-{
-    struct candidate *candidates = xcalloc((size_t)cells->run->attempt_count + 1, sizeof *candidates);
-    int count = find_candidates(cells, cell, candidates);
-    const struct candidate *chosen = NULL;
-    bool chosen_enough = false;
-    for (int i = 0; i < count; i++) {
-        bool enough = count_blocks(cells, cell, candidates[i].hash) >= cells->plan->min_blocks;
-        if (!chosen || enough > chosen_enough ||
-            (enough == chosen_enough && cells_is_newer(cells->run, candidates[i].newest, chosen->newest))) {
-            chosen = &candidates[i];
-            chosen_enough = enough;
-        }
-    }
-    cell->cell_hash = chosen ? chosen->hash : NULL;
-    cell->newest = chosen ? chosen->newest : NULL;
-    free(candidates);
-}
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
 
 static json_t *describe_device(const struct attempt *attempt)
 {
@@ -189,7 +135,6 @@ static int count_tries(const struct cells *cells, const struct cell *cell)
 
 static void fill_cell(const struct cells *cells, struct cell *cell)
 {
-    choose_hash(cells, cell);
     cell->blocks = xcalloc((size_t)cells->blocks, sizeof *cell->blocks);
     cell->tries = count_tries(cells, cell);
     for (int block = 1; block <= cells->blocks; block++) {
@@ -219,20 +164,33 @@ static int count_measured(const struct run *run)
     return last;
 }
 
-void cells_init(const struct plan *plan, const struct run *run, enum cells_part part, struct cells *cells)
+static void init(const struct plan *plan, const struct run *run, enum cells_part part, struct cells *cells)
 {
     *cells = (struct cells){plan, run, .count = plan->arm_count * plan->workload_count};
     cells->before = part == CELLS_TUNING ? 0 : plan->tuning_blocks;
     cells->blocks = part == CELLS_TUNING ? plan->tuning_blocks : plan->blocks;
     if (part == CELLS_REPORTED && count_measured(run) > plan_block_count(plan))
         cells->blocks = count_measured(run) - plan->tuning_blocks;
-    sessions_init(run, "", 0, &cells->sessions);
     cells->items = xcalloc((size_t)cells->count, sizeof *cells->items);
     for (int i = 0; i < cells->count; i++) {
         cells->items[i].arm = &plan->arms[i / plan->workload_count];
         cells->items[i].workload = &plan->workloads[i % plan->workload_count];
-        fill_cell(cells, &cells->items[i]);
     }
+}
+
+void cells_init(const struct plan *plan, const struct run *run, enum cells_part part, struct cells *cells)
+{
+    struct cells reported = {0};
+    init(plan, run, part, cells);
+    if (part == CELLS_TUNING && cells->blocks) {
+        init(plan, run, CELLS_REPORTED, &reported);
+        cells_choose(&reported, NULL);
+    }
+    cells_choose(cells, reported.items ? &reported : NULL);
+    free(reported.items);
+    sessions_init(run, "", 0, &cells->sessions);
+    for (int i = 0; i < cells->count; i++)
+        fill_cell(cells, &cells->items[i]);
 }
 
 void cells_free(struct cells *cells)

@@ -38,8 +38,9 @@ struct cell_block {
 struct cell {
     const struct arm *arm;
     const struct plan_workload *workload;
-    const char *cell_hash;        /* of the attempts that count; NULL where there is no attempt */
-    const struct attempt *newest; /* of that hash */
+    const char *cell_hash;        /* of the attempts that count; NULL where there is no attempt, "" where none counts,
+                                   * since all are of other settings than the other cells */
+    const struct attempt *newest; /* of that hash; one of the cell where it is "" */
     int tries;                    /* attempts of any hash */
     struct cell_block *blocks;    /* blocks[b - 1] */
 };

@@ -144,7 +144,14 @@ static struct attempt_writer *open_writer(const struct campaign *campaign, const
     char *folder = xformat("%s/attempts/%s", campaign->folder, attempt->arm);
     char *path = xformat("%s/%d-%d.jsonl", folder, attempt->block, try_number);
     json_t *header = fixture_header(attempt->arm, attempt->block, try_number);
+    json_set(header, "plan", json_string("plan.json"));
     json_set(header, "workloads", make_workloads(attempt));
+    if (attempt->asked)
+        json_set(json_object_get(json_object_get(header, "workloads"), "code"), "max_new_tokens",
+                 json_integer(attempt->asked));
+    json_set(json_object_get(header, "sampling"), "temperature", json_number(attempt->temperature));
+    if (attempt->dtype)
+        json_set(json_object_get(header, "source"), "dtype", json_string(attempt->dtype));
     json_set(header, "machine",
              json_pack("{s:s, s:i}", "cpu", attempt->cpu ? attempt->cpu : "a processor", "cores", 2));
     json_t *drafter = json_object_get(json_object_get(header, "source"), "drafter");

@@ -25,15 +25,18 @@ struct campaign_attempt {
     const char *started, *boot_id;            /* 2026-03-01T12:00:00Z, one boot */
     const char *cell_suffix, *compare_suffix; /* settings that differ make other hashes */
     const char *drafter;                      /* hash of its files */
-    const char *cpu;                          /* the machine's; NULL: "a processor" */
-    int gpu_clock_mhz, gpu_usual_clock_mhz;   /* application clocks of its GPU and their default; 0: it has none */
-    bool other_rounds;                        /* the rounds of each first prompt commit the same in another order */
-    bool torn;                                /* no end line */
-    int failed_prompt;                        /* of code, from 1 */
-    int diverging_prompt;                     /* of code: its third token is another one */
-    float margin;                             /* of every token; 0: 2 */
-    int short_prompt;                         /* of code: its output ends one token before the limit */
-    int repetitive;                           /* so many of code's outputs, the first, go round in a circle */
+    const char *dtype;                        /* NULL: float32 */
+    double temperature;
+    int asked;                              /* of code: max_new_tokens in the header; 0: it does not say */
+    const char *cpu;                        /* the machine's; NULL: "a processor" */
+    int gpu_clock_mhz, gpu_usual_clock_mhz; /* application clocks of its GPU and their default; 0: it has none */
+    bool other_rounds;                      /* the rounds of each first prompt commit the same in another order */
+    bool torn;                              /* no end line */
+    int failed_prompt;                      /* of code, from 1 */
+    int diverging_prompt;                   /* of code: its third token is another one */
+    float margin;                           /* of every token; 0: 2 */
+    int short_prompt;                       /* of code: its output ends one token before the limit */
+    int repetitive;                         /* so many of code's outputs, the first, go round in a circle */
 };
 
 /* An empty run folder with its plan of `blocks` blocks; headline: b16 over auto and over linear. `rules` is the plan's

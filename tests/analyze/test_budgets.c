@@ -151,6 +151,32 @@ static void test_tuning_blocks_choose_and_are_reported_nowhere(void **state)
     close_scene(&scene);
 }
 
+/* Tuning blocks of other halves than those that are reported, as where the seed was changed in between. */
+static void test_prompts_that_are_reported_choose_nothing(void **state)
+{
+    (void)state;
+    struct scene scene;
+    const char *reported = NULL;
+    open_scene(&scene, ", \"tuning\": {\"blocks\": 3, \"prompts\": \"half\"}");
+    for (int i = 0, at = 0; i < scene.run.attempt_count && !reported; i++)
+        if (scene.run.attempts[i].attempt.block > 3)
+            reported = attempt_next_sample(&scene.run.attempts[i].attempt, "code", &at)->prompt;
+    for (int i = 0, at = 0; i < scene.run.attempt_count; i++, at = 0)
+        if (scene.run.attempts[i].attempt.block <= 3)
+            ((struct sample *)attempt_next_sample(&scene.run.attempts[i].attempt, "code", &at))->prompt = reported;
+    struct error error = {0};
+    json_t *summary = summary_build(&scene.run, &scene.plan, &error);
+    static const char *const workloads[] = {"code", NULL};
+    for (int i = 0; i < 2; i++) {
+        const json_t *best = find(json_object_get(summary, "best_budgets"), NULL, workloads[i]);
+        assert_true(json_is_null(json_object_get(best, "arm")) && json_is_null(json_object_get(best, "bound")));
+        assert_string_equal(text_of(json_object_get(best, "missing"), "rule"), "FINGERPRINT");
+    }
+    assert_true(json_is_string(json_object_get(find(json_object_get(summary, "best_budgets"), NULL, "maths"), "arm")));
+    json_decref(summary);
+    close_scene(&scene);
+}
+
 static void test_without_auto_in_the_blocks_there_is_none(void **state)
 {
     (void)state;
@@ -253,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_tuning_the_bound_is_over_all_budgets),
         cmocka_unit_test(test_tuning_blocks_choose_and_are_reported_nowhere),
+        cmocka_unit_test(test_prompts_that_are_reported_choose_nothing),
         cmocka_unit_test(test_without_auto_in_the_blocks_there_is_none),
         cmocka_unit_test(test_a_lucky_block_is_not_chosen),
         cmocka_unit_test(test_too_few_blocks_of_all_leave_a_point),

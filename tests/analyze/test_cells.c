@@ -121,10 +121,63 @@ static void test_other_settings_leave_a_gap(void **state)
     campaign_close(&campaign);
 }
 
+/* All of two workloads, then one of them again under settings of which a summary has only one. */
+static void test_workloads_of_other_settings_do_not_count_beside_the_newest(void **state)
+{
+    (void)state;
+    static const struct campaign_attempt newer[] = {{.dtype = "bfloat16"}, {.temperature = .8}, {.drafter = "y"}};
+    for (size_t i = 0; i < sizeof newer / sizeof *newer; i++) {
+        struct campaign campaign;
+        campaign_open(&campaign, 3, "{}");
+        for (int block = 1; block <= 3; block++) {
+            campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 1000, 1000, .drafter = "x"});
+            campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1000, 1000, .drafter = "x"});
+            struct campaign_attempt again = newer[i];
+            again.arm = "tp1-b16", again.block = block, again.try_number = 2, again.code_tpot_ns = 900;
+            again.started = "2026-03-01T13:00:00Z", again.cell_suffix = "newer";
+            campaign_add(&campaign, &again);
+        }
+        campaign_read(&campaign);
+        for (int block = 1; block <= 3; block++) {
+            assert_int_equal(campaign_cell(&campaign, "tp1-b16", "code")->blocks[block - 1].counted->attempt.try_number,
+                             2);
+            assert_missing(campaign_cell(&campaign, "tp1-b16", "maths"), block, "FINGERPRINT");
+        }
+        const struct comparison *all = campaign_comparison(&campaign, "tp1-b16", "tp1-auto", NULL);
+        assert_string_equal(all->pairs[0].reason.rule, "FINGERPRINT");
+        campaign_close(&campaign);
+    }
+}
+
 static void note_begin(struct ledger *ledger, const char *id)
 {
     struct error error = {0};
     assert_int_equal(ledger_append(ledger, LEDGER_COLLECT, "begin", json_pack("{s:s}", "attempt", id), &error), 0);
+}
+
+/* Arms that were asked for other outputs stand in no row beside those that were not. */
+static void test_arms_of_a_workload_are_asked_the_same(void **state)
+{
+    (void)state;
+    static const char *const begun[] = {"demo/tp1-b8/1-1",  "demo/tp1-b8/2-1",  "demo/tp1-b8/3-1",
+                                        "demo/tp1-b16/1-1", "demo/tp1-b16/2-1", "demo/tp1-b16/3-1"};
+    struct campaign campaign;
+    struct ledger ledger;
+    struct error error = {0};
+    campaign_open(&campaign, 3, "{}");
+    for (int block = 1; block <= 3; block++) {
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b8", block, 1, 1000, 1000, .asked = 13});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 900, 900, .asked = 14});
+    }
+    assert_int_equal(ledger_open(campaign.folder, &ledger, &error), 0);
+    for (int i = 0; i < 6; i++)
+        note_begin(&ledger, begun[i]);
+    ledger_close(&ledger);
+    campaign_read(&campaign);
+    assert_missing(campaign_cell(&campaign, "tp1-b8", "code"), 1, "FINGERPRINT");
+    assert_counted(campaign_cell(&campaign, "tp1-b8", "maths"), 1, "demo/tp1-b8/1-1");
+    assert_counted(campaign_cell(&campaign, "tp1-b16", "code"), 1, "demo/tp1-b16/1-1");
+    campaign_close(&campaign);
 }
 
 static void test_the_ledger_says_what_is_newest(void **state)
@@ -168,6 +221,8 @@ int main(void)
         cmocka_unit_test(test_new_settings_wait_for_enough_blocks),
         cmocka_unit_test(test_newest_settings_with_enough_blocks_count_alone),
         cmocka_unit_test(test_other_settings_leave_a_gap),
+        cmocka_unit_test(test_workloads_of_other_settings_do_not_count_beside_the_newest),
+        cmocka_unit_test(test_arms_of_a_workload_are_asked_the_same),
         cmocka_unit_test(test_the_ledger_says_what_is_newest),
         cmocka_unit_test(test_blocks_beyond_the_plan_are_seen),
     };
