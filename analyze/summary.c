@@ -184,79 +184,7 @@ static json_t *copy_or_null(const json_t *value)
     return value ? json_deep_copy(value) : json_null();
 }
 
-/* --- plan --------------------------------------------------------------------------------------------------------- */
-
-/* Of the prompts that an attempt which counts was given; null where none says so. */
-static json_t *find_prompts_hash(const struct cells *cells, const struct plan_workload *workload)
-{
-    for (int i = 0; i < cells->count; i++)
-        for (int block = 0; cells->items[i].workload == workload && block < cells->blocks; block++) {
-            const struct judged *counted = cells->items[i].blocks[block].counted;
-            const json_t *workloads = counted ? json_object_get(counted->attempt.header, "workloads") : NULL;
-            json_t *hash = json_object_get(json_object_get(workloads, workload->name), "prompts_sha256");
-            if (hash)
-                return json_incref(hash);
-        }
-    return json_null();
-}
-
-static json_t *make_workload(const struct cells *cells, const struct plan_workload *workload)
-{
-    json_t *object = json_object();
-    json_set(object, "name", json_text(workload->name));
-    json_set(object, "prompts", json_text(workload->prompts));
-    json_set(object, "count", json_integer(workload->count));
-    json_set(object, "max_new_tokens", json_integer(workload->max_new_tokens));
-    json_set(object, "ignore_eos", json_boolean(workload->ignore_eos));
-    json_set(object, "context_tokens", workload->context_tokens ? json_integer(workload->context_tokens) : json_null());
-    json_set(object, "template", json_text(prompt_template_names[workload->template]));
-    json_set(object, "chat", json_text(prompt_chat_names[workload->chat]));
-    json_set(object, "prompts_sha256", find_prompts_hash(cells, workload));
-    return object;
-}
-
-static json_t *make_headline(const struct plan *plan)
-{
-    json_t *array = json_array();
-    for (int i = 0; i < plan->comparison_count; i++) {
-        json_t *pair = json_array();
-        json_append(pair, json_text(plan->comparisons[i].method));
-        json_append(pair, json_text(plan->comparisons[i].baseline));
-        json_append(array, pair);
-    }
-    return array;
-}
-
-static json_t *make_tuning(const struct plan *plan)
-{
-    if (!plan->tuning_blocks)
-        return json_null();
-    json_t *object = json_object();
-    json_set(object, "blocks", json_integer(plan->tuning_blocks));
-    json_set(object, "prompts", json_string("half"));
-    return object;
-}
-
-static json_t *make_plan(const struct cells *cells)
-{
-    const struct plan *plan = cells->plan;
-    json_t *object = json_object(), *workloads = json_array();
-    const bool imported = plan->source == PLAN_SOURCE_IMPORT;
-    json_set(object, "blocks", json_integer(plan->blocks));
-    json_set(object, "extended_from", summary_make_extensions(plan, cells->run));
-    json_set(object, "seed", imported ? json_null() : json_integer(plan->seed));
-    json_set(object, "warmup", imported ? json_null() : json_integer(plan->warmup));
-    json_set(object, "temperature", json_number(imported ? NAN : plan->sampling.temperature));
-    json_set(object, "alpha", json_number(plan->alpha));
-    json_set(object, "min_blocks", json_integer(plan->min_blocks));
-    json_set(object, "equivalence_margin", json_number(SUMMARY_MARGIN));
-    for (int i = 0; i < plan->workload_count; i++)
-        json_append(workloads, make_workload(cells, &plan->workloads[i]));
-    json_set(object, "workloads", workloads);
-    json_set(object, "headline", make_headline(plan));
-    json_set(object, "tuning", make_tuning(plan));
-    return object;
-}
+/* --- method and names --------------------------------------------------------------------------------------------- */
 
 /* Of imports nothing was planned, and their tools counted. */
 static json_t *make_method(const struct plan *plan)
@@ -357,7 +285,7 @@ static json_t *make_summary(const struct comparisons *comparisons, const struct 
     json_set(summary, "source", make_source(comparisons->cells, header));
     json_set(summary, "gpus", summary_make_gpus(comparisons->cells->run));
     json_set(summary, "imports", summary_make_imports(comparisons->cells->run));
-    json_set(summary, "plan", make_plan(comparisons->cells));
+    json_set(summary, "plan", summary_make_plan(comparisons->cells));
     json_set(summary, "method", make_method(plan));
     json_set(summary, "arms", make_arms(plan));
     json_set(summary, "workloads", make_workload_names(plan));

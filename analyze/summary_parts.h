@@ -74,6 +74,10 @@ void summary_append_once(json_t *array, size_t from, const char *text);
 /* {"rules", "outliers", "attempts"}; takes both arrays over. */
 json_t *summary_make_without(const struct suspects *suspects, json_t *attempts, json_t *outliers);
 
+/* What was asked for: the report's claims by the newest plan; how it was measured, by that of the newest attempt that
+ * counts. */
+json_t *summary_make_plan(const struct cells *cells);
+
 /* For each time that blocks were added to the plan when results could be seen: of how many blocks. */
 json_t *summary_make_extensions(const struct plan *plan, const struct run *run);
 

@@ -69,6 +69,43 @@ static void test_speedup_with_its_intervals(void **state)
     campaign_close(&campaign);
 }
 
+/* The newest plan asks for what is not measured yet: what the report says of its numbers stands in the plan that they
+ * were measured under. */
+static void test_settings_are_those_of_what_counts(void **state)
+{
+    (void)state;
+    static const char amended[] =
+        "{\"schema\": \"cleanslate.plan/1\", \"name\": \"demo\", \"source\": {\"kind\": \"engine\", \"target\": \"t\","
+        " \"drafter\": \"d\"}, \"methods\": [\"auto\", \"linear\", \"ddtree\"], \"budgets\": [8, 16], \"blocks\": 3,"
+        " \"seed\": 7, \"warmup\": 5, \"sampling\": {\"temperature\": 0.8}, \"workloads\": [{\"name\": \"code\","
+        " \"prompts\": \"other.jsonl\", \"count\": 9, \"max_new_tokens\": 99, \"template\": \"math\", \"chat\":"
+        " \"thinking\", \"context\": {\"tokens\": 512, \"corpus\": \"c\"}}, {\"name\": \"maths\", \"prompts\": "
+        "\"m.jsonl\","
+        " \"max_new_tokens\": 99}, {\"name\": \"new\", \"prompts\": \"new.jsonl\", \"max_new_tokens\": 77}]}";
+    struct campaign campaign;
+    struct error error = {0};
+    open_known(&campaign);
+    json_t *before = check_build(&campaign);
+    char *path = file_join(campaign.folder, "plan-2.json");
+    struct plan plan;
+    fixture_write(path, amended, strlen(amended));
+    assert_int_equal(plan_read(path, &plan, &error), 0);
+    json_t *summary = summary_build(&campaign.run, &plan, &error);
+    const json_t *was = json_object_get(before, "plan"), *is = json_object_get(summary, "plan");
+    static const char *const keys[] = {"seed", "warmup", "temperature"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        assert_true(json_equal(json_object_get(is, keys[i]), json_object_get(was, keys[i])));
+    const json_t *workloads = json_object_get(is, "workloads");
+    for (size_t i = 0; i < 2; i++)
+        assert_true(json_equal(json_array_get(workloads, i), json_array_get(json_object_get(was, "workloads"), i)));
+    check_number(json_array_get(workloads, 2), "max_new_tokens", 77);
+    json_decref(summary);
+    json_decref(before);
+    plan_free(&plan);
+    free(path);
+    campaign_close(&campaign);
+}
+
 static void test_cell_numbers(void **state)
 {
     (void)state;
@@ -430,6 +467,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_speedup_with_its_intervals),
+        cmocka_unit_test(test_settings_are_those_of_what_counts),
         cmocka_unit_test(test_cell_numbers),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_missing_arm_is_null_with_its_rule),
