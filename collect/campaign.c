@@ -261,12 +261,43 @@ static int check_ledger(const struct campaign *campaign, struct error *error)
                 campaign->folder, campaign->run.attempt_count);
 }
 
+static bool has_arm(const struct plan *plan, const struct arm *arm)
+{
+    for (int i = 0; i < plan->arm_count; i++)
+        if (arm_equal(&plan->arms[i], arm))
+            return true;
+    return false;
+}
+
+/* What was measured and counts stays in the plan: else the best of eight budgets would be reported as the only one, or
+ * a mean over the workloads that suit it. */
+static int check_kept(const struct campaign *campaign, struct error *error)
+{
+    const struct plan *plan = campaign->plan;
+    for (int i = 0; i < campaign->run.attempt_count; i++) {
+        const struct judged *judged = &campaign->run.attempts[i];
+        const struct attempt *attempt = &judged->attempt;
+        for (int w = 0; w < attempt->workload_count && !attempt_is_imported(attempt); w++) {
+            const char *workload = attempt->workloads[w].name;
+            const bool arm_is_there = has_arm(plan, &attempt->arm);
+            if (run_is_void(judged, workload) || (arm_is_there && plan_find_workload(plan, workload)))
+                continue;
+            return fail(error,
+                        "%s: leaves out %s \"%s\", of which %s counts; restore it, withdraw its attempts by `collect "
+                        "invalidate`, or measure under another \"name\"",
+                        plan->path, arm_is_there ? "workload" : "arm", arm_is_there ? workload : judged->arm,
+                        attempt->id);
+        }
+    }
+    return 0;
+}
+
 static int run_campaign(struct campaign *campaign, struct error *error)
 {
     char *plan_path = NULL;
     int result = -1;
     if (read_run(campaign, error) || check_ledger(campaign, error) ||
-        plan_check(campaign->folder, &campaign->ledger, error) ||
+        plan_check(campaign->folder, &campaign->ledger, error) || check_kept(campaign, error) ||
         measure_note_ends(&campaign->run, &campaign->ledger, error) || prepare(campaign, error))
         goto out;
     int stored = plan_store(campaign->plan, campaign->folder, &campaign->ledger, &plan_path, error);

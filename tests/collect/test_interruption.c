@@ -285,6 +285,35 @@ static void measures_again_what_was_withdrawn(void **state)
     run_free(&run);
 }
 
+static void refuse_plan(struct bench *bench, const char *changes, const char *message)
+{
+    bench_read_plan(bench, changes);
+    bench_run(bench, NULL);
+    assert_int_equal(bench->result, -1);
+    assert_non_null(strstr(bench->error.message, message));
+    bench->error = (struct error){0};
+}
+
+/* What counts stays in the plan, unless a person withdraws it, which is reported. */
+static void keeps_in_the_plan_what_counts(void **state)
+{
+    struct bench *bench = *state;
+    bench_read_plan(bench, "{'workloads': [{'name': 'code', 'prompts': '/code.jsonl', 'max_new_tokens': 16},"
+                           " {'name': 'maths', 'prompts': '/maths.jsonl', 'max_new_tokens': 16}]}");
+    bench_expect_success(bench);
+    refuse_plan(bench, "{}", "leaves out workload \"maths\", of which trial/tp1-auto/1-1 counts; restore it");
+    const char *fewer =
+        "{'budgets': [16], 'workloads': [{'name': 'code', 'prompts': '/code.jsonl', 'max_new_tokens': 16},"
+        " {'name': 'maths', 'prompts': '/maths.jsonl', 'max_new_tokens': 16}]}";
+    refuse_plan(bench, fewer, "leaves out arm \"tp1-b8\", of which trial/tp1-b8/1-1 counts; restore it");
+    append_by_user(bench, "invalidate", "trial/tp1-b8/1-1");
+    refuse_plan(bench, fewer, "leaves out arm \"tp1-b8\", of which trial/tp1-b8/2-1 counts; restore it");
+    append_by_user(bench, "invalidate", "trial/tp1-b8/2-1");
+    bench_read_plan(bench, fewer);
+    bench_expect_success(bench);
+    assert_int_equal(bench->source.loads, 0);
+}
+
 /* Three tries, whoever takes their files away. */
 static void gives_no_tries_for_files_removed(void **state)
 {
@@ -353,6 +382,7 @@ int main(void)
         TEST(notes_an_end_that_the_ledger_missed),
         TEST(refuses_a_broken_ledger),
         TEST(measures_again_what_was_withdrawn),
+        TEST(keeps_in_the_plan_what_counts),
         TEST(gives_no_tries_for_files_removed),
         TEST(measures_again_what_was_hopeless_and_purged),
         TEST(measures_again_what_vanished),
