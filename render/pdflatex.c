@@ -28,6 +28,7 @@ static void become_pdflatex(const char *folder, const char *name, const char *da
     setenv("FORCE_SOURCE_DATE", "1", 1);
     setenv("max_print_line", "1000", 1);
     signal(SIGALRM, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     alarm(PDFLATEX_LIMIT_S);
     execvp(arguments[0], arguments);
     _exit(EXIT_NOT_FOUND);

@@ -60,6 +60,25 @@ static void output_that_cannot_be_written_is_told(void **state)
     }
 }
 
+/* Nor a file that is larger than files may be: as on a full disk, the program says which, and leaves nothing half. */
+static void a_limit_on_files_is_told(void **state)
+{
+    (void)state;
+    static const char *const calls[][2] = {
+        {"$bin/collect run --plan data/plans/tiny.json --runs $out/runs", "runs/tiny/attempts/"},
+        {"$bin/analyze $out/tiny --out $out/summary.json", "summary.json."},
+        {"$bin/render tests/render/summary.json --out $out/report", "report/"},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char *said, *command = xformat("ulimit -f 4; %s", calls[i][0]);
+        programs_expect(1, command, &said);
+        programs_check(strstr(said, calls[i][1]) && strstr(said, ": File too large"), 1, said);
+        free(said);
+        free(command);
+    }
+    programs_must("test ! -e $out/summary.json && test -z \"$(find $out -name '*.tmp')\"");
+}
+
 /* What a wrong call or a failure says, and its exit code, stay. */
 static void what_failed_before_stays_what_it_was(void **state)
 {
@@ -104,6 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(output_that_cannot_be_written_is_told),
+        TEST(a_limit_on_files_is_told),
         TEST(what_failed_before_stays_what_it_was),
         TEST(closed_streams_put_nothing_into_files),
     };

@@ -3,6 +3,7 @@
 #include "collect/base/error.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@ void streams_open(void)
         if (fcntl(descriptor, F_GETFD) < 0 &&
             open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) != descriptor)
             _exit(EXIT_CODE_FAILURE);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 int streams_close(int code)

@@ -31,6 +31,7 @@ static void nap(void)
 static void become(char *const *argv, char *const *env, int log, pid_t parent, int pipe)
 {
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     interrupt_unblock();
