@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* No noise lies above: the largest uniform is 1 - 2^-25. */
-#define GUMBEL_LARGEST 17.4f
+/* No noise lies above: the smallest uniform is 2^-33. */
+#define GUMBEL_LARGEST 22.9f
 
 void sample_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
@@ -23,14 +23,26 @@ void sample_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
         out[i] = c[i];
 }
 
-static float gumbel(const struct sampling *sampling, int position, int token)
+/* The random words of tokens 4 * quad to 4 * quad + 3. */
+static void draw_words(const struct sampling *sampling, int position, int quad, uint32_t words[4])
 {
-    const uint32_t counter[4] = {(uint32_t)token / 4, (uint32_t)position, 0, 0};
+    const uint32_t counter[4] = {(uint32_t)quad, (uint32_t)position, 0, 0};
     const uint32_t key[2] = {(uint32_t)sampling->stream, (uint32_t)(sampling->stream >> 32)};
-    uint32_t words[4];
     sample_philox(counter, key, words);
-    float uniform = ((float)(words[token % 4] >> 8) + 0.5f) * 0x1p-24f;
-    return -logf(-logf(uniform));
+}
+
+/* Much noise comes of a small uniform, since floats lie densest there: tokens that have hardly any chance are drawn as
+ * often as they should be. The largest float below 1 keeps the noise finite at the other end. */
+static float gumbel(uint32_t word)
+{
+    float uniform = fminf(((float)word + 0.5f) * 0x1p-32f, 1 - 0x1p-24f);
+    return -logf(-log1pf(-uniform));
+}
+
+/* What gumbel() does not exceed: -log(uniform) in whole bits, which spares most tokens their logarithms. */
+static float noise_bound(uint32_t word)
+{
+    return 0.6932f * (float)(__builtin_clzll(2 * (uint64_t)word + 1) - 30);
 }
 
 static int least(int a, int b)
@@ -128,13 +140,15 @@ static void offer(struct lead *lead, int token, float score)
 
 static float perturbed(float logit, const struct sampling *sampling, int position, int token)
 {
-    return logit / sampling->temperature + gumbel(sampling, position, token);
+    uint32_t words[4];
+    draw_words(sampling, position, token / 4, words);
+    return logit / sampling->temperature + gumbel(words[token % 4]);
 }
 
-/* Whether any noise could bring the logit to the second place. */
-static bool may_matter(const struct lead *lead, float logit, const struct sampling *sampling)
+/* Whether noise of at most `noise` could bring the logit to the second place. */
+static bool may_matter(const struct lead *lead, float logit, const struct sampling *sampling, float noise)
 {
-    return logit / sampling->temperature + GUMBEL_LARGEST >= lead->second;
+    return logit / sampling->temperature + noise >= lead->second;
 }
 
 static struct choice choice_of(const struct lead *lead, const struct sampling *sampling)
@@ -146,16 +160,23 @@ static struct lead lead_of_row(const float *logits, int count, const struct samp
 {
     int likeliest = kernel_choose(logits, count).token;
     struct lead lead = {likeliest, perturbed(logits[likeliest], sampling, position, likeliest), -INFINITY};
-    for (int i = 0; i < count; i++)
-        if (i != likeliest && may_matter(&lead, logits[i], sampling))
-            offer(&lead, i, perturbed(logits[i], sampling, position, i));
+    uint32_t words[4];
+    for (int i = 0, drawn = -1; i < count; i++) {
+        if (i == likeliest || !may_matter(&lead, logits[i], sampling, GUMBEL_LARGEST))
+            continue;
+        if (drawn != i / 4)
+            draw_words(sampling, position, drawn = i / 4, words);
+        uint32_t word = words[i % 4];
+        if (may_matter(&lead, logits[i], sampling, noise_bound(word)))
+            offer(&lead, i, logits[i] / sampling->temperature + gumbel(word));
+    }
     return lead;
 }
 
 static struct lead lead_of_list(const struct sample_list *list, int kept, const struct sampling *sampling, int position)
 {
     struct lead lead = {list->tokens[0], perturbed(list->logits[0], sampling, position, list->tokens[0]), -INFINITY};
-    for (int i = 1; i < kept && may_matter(&lead, list->logits[i], sampling); i++)
+    for (int i = 1; i < kept && may_matter(&lead, list->logits[i], sampling, GUMBEL_LARGEST); i++)
         offer(&lead, list->tokens[i], perturbed(list->logits[i], sampling, position, list->tokens[i]));
     return lead;
 }

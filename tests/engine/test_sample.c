@@ -185,6 +185,56 @@ static void noise_differs_by_stream_position_and_token_alone(void **state)
     assert_in_range(differs, 310, 380);
 }
 
+/* The word of a stream's noise at a position and a token. */
+struct source_word {
+    uint32_t word;
+    int position, token;
+};
+
+static struct source_word word_of(int position, int token)
+{
+    uint32_t words[4];
+    sample_philox((const uint32_t[4]){(uint32_t)token / 4, (uint32_t)position, 0, 0}, (const uint32_t[2]){0, 0}, words);
+    return (struct source_word){words[token % 4], position, token};
+}
+
+/* Gumbel's quantile for the part of all words that lie above. */
+static double quantile(struct source_word at)
+{
+    return -log(-log1p(-((double)at.word + 0.5) * 0x1p-32));
+}
+
+/* Of two tokens 60 apart the likelier is chosen, whichever of them has that noise, and leads by what both noises say.
+ */
+static void check_noise(struct source_word at, double tolerance)
+{
+    const struct sampling sampling = {1, 0, 1, 0};
+    const struct source_word other = word_of(at.position, 1 - at.token);
+    for (int likelier = 0; likelier < 2; likelier++) {
+        const float logits[2] = {likelier == 0 ? 30 : -30, likelier == 1 ? 30 : -30};
+        double lead = (quantile(at) - quantile(other)) * (likelier == at.token ? 1 : -1);
+        struct choice choice = sample_choose(logits, 2, &sampling, at.position, &scratch);
+        assert_int_equal(choice.token, likelier);
+        assert_float_equal(choice.margin, 60 + lead, tolerance);
+    }
+}
+
+/* The noise is finite and right at both of its ends: where it is not, tokens are drawn that have hardly any chance. */
+static void noise_is_right_at_its_ends(void **state)
+{
+    (void)state;
+    struct source_word smallest = {.word = UINT32_MAX}, largest = {.word = 0};
+    for (int position = 0; position < 1 << 24; position++)
+        for (int token = 0; token < 2; token++) {
+            struct source_word at = word_of(position, token);
+            smallest = at.word < smallest.word ? at : smallest;
+            largest = at.word > largest.word ? at : largest;
+        }
+    assert_true(smallest.word < 1000 && UINT32_MAX - largest.word < 1000);
+    check_noise(smallest, 2e-5);
+    check_noise(largest, 0.2); /* floats just below 1 are few */
+}
+
 static void regret_is_zero_for_the_choice_and_positive_elsewhere(void **state)
 {
     (void)state;
@@ -227,7 +277,8 @@ static float noisy(const float *logits, const struct sampling *sampling, int pos
     const uint32_t key[2] = {(uint32_t)sampling->stream, (uint32_t)(sampling->stream >> 32)};
     uint32_t words[4];
     sample_philox(counter, key, words);
-    return logits[token] / sampling->temperature - logf(-logf(((float)(words[token % 4] >> 8) + 0.5f) * 0x1p-24f));
+    float uniform = fminf(((float)words[token % 4] + 0.5f) * 0x1p-32f, 1 - 0x1p-24f);
+    return logits[token] / sampling->temperature - logf(-log1pf(-uniform));
 }
 
 static double weight(const float *logits, const struct sampling *sampling, int token, int best)
@@ -405,6 +456,7 @@ int main(void)
         cmocka_unit_test(top_p_keeps_the_smallest_set),
         cmocka_unit_test(top_p_follows_top_k),
         cmocka_unit_test(noise_differs_by_stream_position_and_token_alone),
+        cmocka_unit_test(noise_is_right_at_its_ends),
         cmocka_unit_test(regret_is_zero_for_the_choice_and_positive_elsewhere),
         cmocka_unit_test(lists_choose_what_rows_do),
         cmocka_unit_test(doubt_is_told),

@@ -58,10 +58,11 @@ static __device__ void philox(uint32_t first, uint32_t second, uint64_t stream, 
     out[3] = d;
 }
 
+/* As in sample.c. */
 static __device__ float gumbel(uint32_t word)
 {
-    float uniform = ((float)(word >> 8) + 0.5f) * 0x1p-24f;
-    return -logf(-logf(uniform));
+    float uniform = fminf(((float)word + 0.5f) * 0x1p-32f, 1 - 0x1p-24f);
+    return -logf(-log1pf(-uniform));
 }
 
 template <bool noisy>
