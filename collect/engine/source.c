@@ -113,7 +113,7 @@ static int run_together(struct engine_source *self, const struct request *reques
     for (int i = 0; i < count; i++) {
         struct sample *sample = &flights[i].sample;
         free(flights[i].ids);
-        if (sample->ok) {
+        if (sample->start_ns >= 0) {
             sample->start_ns -= self->origin_ns;
             sample->end_ns -= self->origin_ns;
         }
