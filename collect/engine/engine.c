@@ -264,6 +264,11 @@ void engine_run(struct engine *engine, const struct engine_request *requests, in
     free(busy);
 }
 
+double engine_worse(double a, double b)
+{
+    return isnan(b) || b > a ? b : a;
+}
+
 double engine_audit(struct engine *engine, const struct engine_request *request)
 {
     struct backend *backend = engine->backend;
@@ -286,9 +291,9 @@ double engine_audit(struct engine *engine, const struct engine_request *request)
         engine->class->extend(backend, &piece, 1, &ignored);
         engine->class->inspect(backend, INSPECT_LOGITS, 0, piece.count, engine->audit_logits);
         for (int i = 0; i < piece.count; i++)
-            worst = fmax(worst, sample_regret(engine->audit_logits + (size_t)i * (size_t)vocabulary,
-                                              engine->options.vocabulary, &sampling, prompt_count + done + i,
-                                              sample->token_ids[done + i], &engine->audit_scratch));
+            worst = engine_worse(worst, sample_regret(engine->audit_logits + (size_t)i * (size_t)vocabulary,
+                                                      engine->options.vocabulary, &sampling, prompt_count + done + i,
+                                                      sample->token_ids[done + i], &engine->audit_scratch));
     }
     free(rows);
     return worst;

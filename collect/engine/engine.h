@@ -67,8 +67,11 @@ struct engine_request {
 void engine_run(struct engine *engine, const struct engine_request *requests, int count);
 
 /* How far the sample's tokens lay below the best when prompt and output are rescored by causal extension alone: the
- * largest distance in logits. */
+ * largest distance in logits; NaN where one is none. */
 double engine_audit(struct engine *engine, const struct engine_request *request);
+
+/* The larger of two such distances; NaN is larger than all. */
+double engine_worse(double a, double b);
 
 /* The root mean square of each of the drafter's features at the prompt's last token, in the order of its feature
  * layers, into rms[ENGINE_FEATURES_MAXIMUM]; answers how many there are: 0 where the arm that is loaded has no drafter.

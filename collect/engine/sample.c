@@ -240,8 +240,11 @@ struct choice sample_choose(const float *logits, int count, const struct samplin
 double sample_regret(const float *logits, int count, const struct sampling *sampling, int position, int token,
                      const struct sample_scratch *scratch)
 {
+    double best = (double)logits[kernel_choose(logits, count).token], beside = (double)logits[token];
+    if (!isfinite(best) || isnan(beside))
+        return NAN;
     if (sampling->temperature == 0)
-        return (double)logits[kernel_choose(logits, count).token] - (double)logits[token];
+        return best - beside;
     struct boundary last;
     int chosen = draw(logits, count, sampling, position, scratch, &last).token;
     double below = (double)perturbed(logits[chosen], sampling, position, chosen) -

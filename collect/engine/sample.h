@@ -52,7 +52,8 @@ bool sample_choose_listed(const struct sample_list *list, const struct sampling 
                           struct choice *choice);
 
 /* How far `token` lies below the choice, in logits as above; 0 where it is the choice. A token that top-k or top-p
- * leaves out lies at least as far below as it lies below the last that is left in. */
+ * leaves out lies at least as far below as it lies below the last that is left in. NaN where the likeliest token's
+ * logit is not finite, or its own is no number. */
 double sample_regret(const float *logits, int count, const struct sampling *sampling, int position, int token,
                      const struct sample_scratch *scratch);
 

@@ -154,7 +154,7 @@ static int audit(struct source *source, const struct request *requests, const st
         struct sample copy = *sample;
         double worst = engine_audit(engine, &(struct engine_request){ids, length, requests[i].stream, 0, &copy});
         free(ids);
-        audit->regret_max = worst > audit->regret_max ? worst : audit->regret_max;
+        audit->regret_max = engine_worse(audit->regret_max, worst);
         audit->tokens += sample->tokens;
     }
     return 0;

@@ -188,6 +188,26 @@ static void choice_is_the_largest_and_its_lead(void **state)
     }
 }
 
+/* Rows in which most values are none, or all are equal: the same choices as on a GPU. */
+static void choice_is_never_outside_the_row(void **state)
+{
+    (void)state;
+    static const int expected[] = {0, 0, COUNT - 1, 500};
+    for (int row = 0; row < 4; row++) {
+        float *x = malloc(COUNT * sizeof *x); /* a sanitizer sees what is read behind it */
+        assert_non_null(x);
+        for (int i = 0; i < COUNT; i++) {
+            float rows[] = {NAN, -INFINITY, i == COUNT - 1 ? -INFINITY : NAN,
+                            i == 500 || i == 900 ? INFINITY : (float)(i % 9)};
+            x[i] = rows[row];
+        }
+        struct choice choice = kernel_choose(x, COUNT);
+        assert_int_equal(choice.token, expected[row]);
+        assert_true(isnan(choice.margin));
+        free(x);
+    }
+}
+
 static void top_is_sorted_with_ties_by_index(void **state)
 {
     (void)state;
@@ -246,6 +266,7 @@ int main(void)
         cmocka_unit_test(heads_agree_with_double),
         cmocka_unit_test(bfloat16_rounds_to_nearest_even),
         cmocka_unit_test(choice_is_the_largest_and_its_lead),
+        cmocka_unit_test(choice_is_never_outside_the_row),
         cmocka_unit_test(top_is_sorted_with_ties_by_index),
         cmocka_unit_test(convolutions_agree_with_double),
     };

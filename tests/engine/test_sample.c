@@ -257,6 +257,19 @@ static void regret_is_zero_for_the_choice_and_positive_elsewhere(void **state)
         }
 }
 
+/* What is no number lies below nothing: an audit must not take it for agreement. */
+static void regret_of_what_is_no_number_is_none(void **state)
+{
+    (void)state;
+    static const struct sampling cases[] = {{0, 0, 1, 0}, {0.7f, 0, 1, 1}, {1, 2, 1, 2}, {1, 0, 0.8f, 3}};
+    static const float rows[][4] = {{NAN, NAN, NAN, NAN}, {1, NAN, 3, 2}, {1, 5, INFINITY, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+            assert_in_range(sample_choose(rows[row], 4, &cases[i], 0, &scratch).token, 0, 3);
+            assert_true(isnan(sample_regret(rows[row], 4, &cases[i], 0, 1, &scratch)));
+        }
+}
+
 /* --- lists of the likeliest in place of rows -------------------------------------------------------------------- */
 
 enum { ROW = 3000 };
@@ -458,6 +471,7 @@ int main(void)
         cmocka_unit_test(noise_differs_by_stream_position_and_token_alone),
         cmocka_unit_test(noise_is_right_at_its_ends),
         cmocka_unit_test(regret_is_zero_for_the_choice_and_positive_elsewhere),
+        cmocka_unit_test(regret_of_what_is_no_number_is_none),
         cmocka_unit_test(lists_choose_what_rows_do),
         cmocka_unit_test(doubt_is_told),
         cmocka_unit_test(lists_have_the_argmax_at_temperature_0),

@@ -53,7 +53,8 @@ void kernel_add(float *x, const float *bias, int count);
 /* log Σ exp x. */
 float kernel_log_sum_exp(const float *x, int count);
 
-/* The largest (ties: lowest index) and its lead over the second. */
+/* The largest (ties: lowest index) and its lead over the second. NaN is never the largest; of nothing but NaN it is the
+ * first. */
 struct choice kernel_choose(const float *x, int count);
 
 /* The `width` largest of x[count], best first, ties by index, into indices[width] and values[width]. width <= count. */

@@ -30,8 +30,10 @@ struct choice kernel_choose(const float *x, int count)
         }
     }
     int from = index, to = count - from < BLOCK ? count : from + BLOCK;
-    while (x[index] != best)
+    while (index < count && x[index] != best)
         index++;
+    if (best == -INFINITY)
+        return (struct choice){index < count ? index : 0, NAN};
     float inside = fmaxf(largest(x + from, index - from), largest(x + index + 1, to - index - 1));
     return (struct choice){index, best - fmaxf(second, inside)};
 }
