@@ -239,6 +239,9 @@ static int read_sampling(struct plan *plan, const struct sections *sections, str
         return 0;
     if (json_read_fields(sections->sampling, where, fields, JSON_UNKNOWN_KEYS_REFUSED, error))
         return -1;
+    if (sampling->temperature > 0 && sampling->temperature < 1e-6)
+        return fail(error, "%s: \"temperature\" is %g; it must be 0, or from 1e-06 to 100", where,
+                    sampling->temperature);
     if (sampling->temperature == 0 && (sampling->top_k > 0 || sampling->top_p < 1))
         return fail(error,
                     "%s: \"top_k\" and \"top_p\" mean nothing at temperature 0; remove them or raise the temperature",

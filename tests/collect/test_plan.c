@@ -286,6 +286,8 @@ static void refuses_with_one_clear_line(void **state)
         {"{'concurrency': [1, 65]}",
          "\"concurrency\": the engine runs up to 64 requests at a time, tp1-auto-c65 asks for more"},
         {"{'sampling': {'temperature': -1}}", "sampling: \"temperature\" is -1; it must be from 0 to 100"},
+        {"{'sampling': {'temperature': 1e-40}}",
+         "sampling: \"temperature\" is 1e-40; it must be 0, or from 1e-06 to 100"},
         {"{'sampling': {'temperature': 1, 'top_p': 0}}", "sampling: \"top_p\" is 0; it must be from 1e-06 to 1"},
         {"{'sampling': {'top_k': 4}}",
          "sampling: \"top_k\" and \"top_p\" mean nothing at temperature 0; remove them or raise the temperature"},
