@@ -79,18 +79,20 @@ static int check_demands(const struct config *config, struct error *error)
 /* rope_theta stands at the top (older files) or in rope_parameters (newer); scaled positions are refused. */
 static int read_rope(struct config *config, struct error *error)
 {
-    const char *type = "default";
-    const struct json_field scaling[] = {{"rope_type", JSON_FIELD_STRING, &type},
-                                         {"type", JSON_FIELD_STRING, &type},
+    const char *types[] = {NULL, NULL};
+    const struct json_field scaling[] = {{"rope_type", JSON_FIELD_STRING, &types[0]},
+                                         {"type", JSON_FIELD_STRING, &types[1]},
                                          {"rope_theta", JSON_FIELD_DOUBLE, &config->rope_theta},
                                          {"partial_rotary_factor", JSON_FIELD_DOUBLE, &config->rotary_factor},
                                          {0}};
     const json_t *both[] = {config->rope_scaling, config->rope_parameters};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         if (both[i] && json_read_fields(both[i], config->where, scaling, JSON_UNKNOWN_KEYS_IGNORED, error))
             return -1;
-    if (strcmp(type, "default") != 0)
-        return config_refuse(config, "rope_type", type, "default", error);
+        for (int t = 0; t < 2; t++)
+            if (types[t] && strcmp(types[t], "default") != 0)
+                return config_refuse(config, "rope_type", types[t], "default", error);
+    }
     if (!(config->rope_theta >= 1 && config->rope_theta <= 1e30))
         return fail(error, "%s: \"rope_theta\" is missing or not from 1 to 1e30", config->where);
     return 0;
