@@ -201,28 +201,14 @@ bool sample_choose_listed(const struct sample_list *list, const struct sampling 
     return true;
 }
 
-/* The last token in the order (logit falling, id rising) that may be chosen. */
-struct boundary {
-    float logit;
-    int token;
-};
-
-static bool is_within(const struct boundary *boundary, float logit, int token)
-{
-    return logit > boundary->logit || (logit == boundary->logit && token <= boundary->token);
-}
-
-/* Above temperature 0. */
+/* Above temperature 0. `*list` and `*kept`, where top-k or top-p leave something out: of which tokens, so many. */
 static struct choice draw(const float *logits, int count, const struct sampling *sampling, int position,
-                          const struct sample_scratch *scratch, struct boundary *boundary)
+                          const struct sample_scratch *scratch, struct sample_list *list, int *kept)
 {
     struct lead lead;
-    *boundary = (struct boundary){-INFINITY, count};
     if (sample_candidates(sampling, count) > 0) {
-        int kept;
-        const struct sample_list list = list_row(logits, count, sampling, scratch, &kept);
-        *boundary = (struct boundary){list.logits[kept - 1], list.tokens[kept - 1]};
-        lead = lead_of_list(&list, kept, sampling, position);
+        *list = list_row(logits, count, sampling, scratch, kept);
+        lead = lead_of_list(list, *kept, sampling, position);
     } else {
         lead = lead_of_row(logits, count, sampling, position);
     }
@@ -232,9 +218,84 @@ static struct choice draw(const float *logits, int count, const struct sampling 
 struct choice sample_choose(const float *logits, int count, const struct sampling *sampling, int position,
                             const struct sample_scratch *scratch)
 {
-    struct boundary boundary;
+    struct sample_list list;
+    int kept;
     return sampling->temperature == 0 ? kernel_choose(logits, count)
-                                      : draw(logits, count, sampling, position, scratch, &boundary);
+                                      : draw(logits, count, sampling, position, scratch, &list, &kept);
+}
+
+/* --- regret ----------------------------------------------------------------------------------------------------- */
+
+/* A row above temperature 0, with what its filters go by. */
+struct filtered {
+    const float *logits;
+    int count;
+    const struct sampling *sampling;
+    double whole; /* mass of what top-k leaves, as by mass() */
+    float best;
+};
+
+/* Whether top-k and top-p could leave the token in (`in`), or out, if it lay `by` logits higher, or lower, than it does
+ * against all others. By the tokens that lie above it then: their number, and the odds of their mass. */
+static bool may_be(const struct filtered *row, int token, bool in, double by)
+{
+    const struct sampling *sampling = row->sampling;
+    const double from = (double)row->logits[token] + (in ? by : -by), t = (double)sampling->temperature;
+    const int limit = sample_candidates(sampling, row->count);
+    double sum = 0;
+    int above = 0;
+    for (int i = 0; i < row->count; i++)
+        if (i != token && (in ? (double)row->logits[i] > from : (double)row->logits[i] >= from)) {
+            sum += mass(&row->logits[i], 1, sampling, row->best);
+            above++;
+        }
+    if (above >= limit)
+        return !in;
+    if (sampling->top_p >= 1)
+        return in;
+    const double odds = (double)sampling->top_p / (1 - (double)sampling->top_p) * fmax(row->whole - sum, 0);
+    return in ? sum * exp(-by / t) < odds : sum * exp(by / t) >= odds;
+}
+
+/* The least `by` of may_be(), `most` where none below is enough. */
+static double distance(const struct filtered *row, int token, bool in, double most)
+{
+    double low = 0, high = most;
+    if (may_be(row, token, in, 0))
+        return 0;
+    for (int i = 0; i < 40 && high < INFINITY; i++) {
+        double middle = (low + high) / 2;
+        if (may_be(row, token, in, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
+static bool is_listed(const struct sample_list *list, int count, int token)
+{
+    for (int i = 0; i < count; i++)
+        if (list->tokens[i] == token)
+            return true;
+    return false;
+}
+
+/* Where a filter leaves tokens out the token has to be in, and each that scores more has to be out or to score less. */
+static double filtered_regret(const struct filtered *row, const struct sample_list *list, int kept, int position,
+                              int token)
+{
+    const double t = (double)row->sampling->temperature;
+    const double score = (double)perturbed(row->logits[token], row->sampling, position, token);
+    double regret =
+        is_listed(list, kept, token) ? 0 : distance(row, token, true, (double)row->best - (double)row->logits[token]);
+    for (int i = 0; i < kept; i++) {
+        const int other = list->tokens[i];
+        double below = ((double)perturbed(list->logits[i], row->sampling, position, other) - score) * t;
+        if (below > regret && !may_be(row, other, false, regret))
+            regret = distance(row, other, false, below);
+    }
+    return regret;
 }
 
 double sample_regret(const float *logits, int count, const struct sampling *sampling, int position, int token,
@@ -245,10 +306,18 @@ double sample_regret(const float *logits, int count, const struct sampling *samp
         return NAN;
     if (sampling->temperature == 0)
         return best - beside;
-    struct boundary last;
-    int chosen = draw(logits, count, sampling, position, scratch, &last).token;
-    double below = (double)perturbed(logits[chosen], sampling, position, chosen) -
-                   (double)perturbed(logits[token], sampling, position, token);
-    double outside = is_within(&last, logits[token], token) ? 0 : (double)last.logit - (double)logits[token];
-    return fmax(fmax(below * (double)sampling->temperature, outside), 0);
+    struct sample_list list = {0};
+    int kept = 0, limit = sample_candidates(sampling, count);
+    int chosen = draw(logits, count, sampling, position, scratch, &list, &kept).token;
+    if (chosen == token)
+        return 0;
+    if (limit == 0)
+        return fmax(((double)perturbed(logits[chosen], sampling, position, chosen) -
+                     (double)perturbed(logits[token], sampling, position, token)) *
+                        (double)sampling->temperature,
+                    0);
+    const struct filtered row = {logits, count, sampling,
+                                 limit < count ? mass(list.logits, limit, sampling, list.logits[0]) : list.mass,
+                                 (float)best};
+    return filtered_regret(&row, &list, kept, position, token);
 }

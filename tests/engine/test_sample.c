@@ -2,6 +2,7 @@
 #include "collect/engine/sample.h"
 
 #include <gsl/gsl_cdf.h>
+#include <gsl/gsl_randist.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -257,6 +258,55 @@ static void regret_is_zero_for_the_choice_and_positive_elsewhere(void **state)
         }
 }
 
+/* Rows with a flat tail, with steps of equal logits, and without either: what is left in turns on last bits there. */
+static void fill_shape(float *logits, int count, int shape, const gsl_rng *random)
+{
+    for (int i = 0; i < count; i++) {
+        float value = (float)gsl_ran_gaussian(random, 2);
+        logits[i] = shape == 0 ? value : shape == 1 ? (i < 4 ? 6 + value : 0) : roundf(value);
+    }
+}
+
+/* Where no logit is off by more than so much, what is chosen is off by no more than twice that, for filters too: a
+ * token that they leave in or out by a hair's breadth may be chosen or not. */
+static void regret_is_no_more_than_what_logits_are_off_by(void **state)
+{
+    (void)state;
+    static const struct sampling cases[] = {{0, 0, 1, 0},        {0.7f, 0, 1, 1},   {1, 5, 1, 2},
+                                            {0.7f, 0, 0.95f, 3}, {1, 0, 0.5f, 4},   {1.5f, 0, 0.999f, 5},
+                                            {1, 20, 0.9f, 6},    {0.4f, 3, 0.8f, 7}};
+    static const double errors[] = {1e-6, 0.01, 0.1};
+    gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
+    int others = 0;
+    for (int trial = 0; trial < 9000; trial++) {
+        const struct sampling *sampling = &cases[trial % (sizeof cases / sizeof *cases)];
+        const double error = errors[trial / 8 % 3];
+        float logits[TOKENS], off[TOKENS];
+        fill_shape(logits, TOKENS, trial % 3, random);
+        for (int i = 0; i < TOKENS; i++)
+            off[i] = logits[i] + (float)gsl_ran_flat(random, -error, error);
+        int token = sample_choose(off, TOKENS, sampling, trial, &scratch).token;
+        others += token != sample_choose(logits, TOKENS, sampling, trial, &scratch).token;
+        double regret = sample_regret(logits, TOKENS, sampling, trial, token, &scratch);
+        if (!(regret >= 0 && regret <= 2 * error + 1e-5))
+            fail_msg("trial %d: a regret of %g where logits are off by %g", trial, regret, error);
+    }
+    assert_true(others > 100);
+    gsl_rng_free(random);
+}
+
+/* What stands in a row by mistake is as far off as without filters, or as the edge is that it lies behind. */
+static void regret_of_a_mistake_is_large(void **state)
+{
+    (void)state;
+    static const float logits[] = {6, 5, 0, -1, -2};
+    static const struct sampling cases[] = {{1, 2, 1, 0}, {1, 0, 0.9f, 0}, {1, 3, 0.9f, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int position = 0; position < 100; position++)
+            for (int token = 2; token < 5; token++)
+                assert_true(sample_regret(logits, 5, &cases[i], position, token, &scratch) > 1);
+}
+
 /* What is no number lies below nothing: an audit must not take it for agreement. */
 static void regret_of_what_is_no_number_is_none(void **state)
 {
@@ -471,6 +521,8 @@ int main(void)
         cmocka_unit_test(noise_differs_by_stream_position_and_token_alone),
         cmocka_unit_test(noise_is_right_at_its_ends),
         cmocka_unit_test(regret_is_zero_for_the_choice_and_positive_elsewhere),
+        cmocka_unit_test(regret_is_no_more_than_what_logits_are_off_by),
+        cmocka_unit_test(regret_of_a_mistake_is_large),
         cmocka_unit_test(regret_of_what_is_no_number_is_none),
         cmocka_unit_test(lists_choose_what_rows_do),
         cmocka_unit_test(doubt_is_told),
