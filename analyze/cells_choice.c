@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- candidates ----------------------------------------------------------------------------------------------------
- */
+/* --- candidates --------------------------------------------------------------------------------------------------- */
 
 /* A cell hash that occurs, and the newest attempt that has it. */
 struct candidate {
@@ -50,8 +49,7 @@ static bool has_enough_blocks(const struct cells *cells, const struct cell *cell
     return counted >= cells->plan->min_blocks;
 }
 
-/* --- what cells have in common -------------------------------------------------------------------------------------
- */
+/* --- what cells have in common ------------------------------------------------------------------------------------ */
 
 /* A summary says of all its cells of which target and which sampling they are, of all cells of a workload what it asks
  * for, and takes means over all cells of an arm. On each of these the cells agree in turn: */
@@ -144,8 +142,7 @@ static bool suits_reported(const struct cells *cells, const struct cell *cell, c
     return suits;
 }
 
-/* --- choice --------------------------------------------------------------------------------------------------------
- */
+/* --- choice ------------------------------------------------------------------------------------------------------- */
 
 /* agreed[count_steps()]: the attempts that were agreed on; NULL: none as yet. Of imports nobody can say. */
 static bool is_as_agreed(const struct cells *cells, const struct cell *cell, const struct attempt *const *agreed,

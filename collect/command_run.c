@@ -22,7 +22,7 @@ static int find_arm(const struct plan *plan, const char *name)
 static int mark_arms(const struct plan *plan, const char *list, bool *only, struct error *error)
 {
     char *names = xstrdup(list), *rest = NULL;
-    int result = 0;
+    int result = list[strspn(list, ",")] ? 0 : fail(error, "--only names no arm; give some, or leave it out");
     for (char *name = strtok_r(names, ",", &rest); !result && name; name = strtok_r(NULL, ",", &rest)) {
         int arm = find_arm(plan, name);
         char example[ARM_NAME_SIZE];

@@ -154,7 +154,16 @@ static void bad_input_is_answered_by_one_line(void **state)
          "did you mean \"blocks\"", 1},
         {"sed 's/\"max_new_tokens\": 32/\"max_new_tokens\": 9000/' data/plans/tiny.json >\"$out/long.json\"; "
          "$bin/collect run --plan \"$out/long.json\" --runs \"$out/long\"",
-         "the model's context is 4096", 1},
+         "the model's context is 4096; shorten the prompt or lower max_new_tokens to ", 1},
+        {"for i in $(seq 5000); do echo line $i; done >\"$out/long.txt\"; sed "
+         "'s|data/prompts/code.jsonl|'\"$out\"'/long.txt|; "
+         "s/\"count\": 2, //' data/plans/tiny.json >\"$out/long.json\"; $bin/collect run --plan \"$out/long.json\" "
+         "--runs "
+         "\"$out/long\"",
+         "the model's context is 4096; shorten the prompt\n", 1},
+        {"sed 's/\"blocks\"/\"tensor_parallel\": [1, 3], \"blocks\"/' data/plans/tiny.json >\"$out/three.json\"; "
+         "$bin/collect run --plan \"$out/three.json\" --runs \"$out/three\"",
+         "do not divide over 3 ranks; choose another tensor_parallel", 1},
         {"head -c 300 data/plans/tiny.json >\"$out/half.json\"; $bin/collect run --plan \"$out/half.json\"",
          "half.json: line", 1},
         {"$bin/collect run", "--plan", 2},

@@ -149,9 +149,12 @@ static json_t *described(const struct model *model, json_t **description, struct
 json_t *engine_describe(const struct engine *engine, const struct arm *arm, struct error *error)
 {
     struct engine *cached = (struct engine *)engine;
+    bool drafts = arm && arm->method != METHOD_AUTO;
+    if (arm && (model_check_ranks(engine->target, arm->tensor_parallel, error) ||
+                (drafts && model_check_ranks(engine->drafter, arm->tensor_parallel, error))))
+        return NULL;
     json_t *target = described(engine->target, &cached->target_description, error);
     json_t *drafter = NULL;
-    bool drafts = arm && arm->method != METHOD_AUTO;
     if (!target || (drafts && !(drafter = described(engine->drafter, &cached->drafter_description, error)))) {
         json_decref(target);
         return NULL;

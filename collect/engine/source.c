@@ -26,12 +26,15 @@ static int check_request(struct source *source, const struct request *request, s
     if (count == 0)
         return fail(error, "workload \"%s\", prompt \"%s\": no tokens", request->workload, request->prompt_id);
     int positions = count + request->max_new_tokens, limit = engine_position_limit(self->engine);
-    if (positions > limit)
-        return fail(error,
-                    "workload \"%s\", prompt \"%s\": CONTEXT_OVERFLOW: %d prompt tokens and %d of output are %d, the "
-                    "model's context is %d; shorten the prompt or lower max_new_tokens to %d",
-                    request->workload, request->prompt_id, count, request->max_new_tokens, positions, limit,
-                    limit > count ? limit - count : 0);
+    if (positions > limit) {
+        char *lower = limit - count >= 2 ? xformat(" or lower max_new_tokens to %d", limit - count) : xstrdup("");
+        fail(error,
+             "workload \"%s\", prompt \"%s\": CONTEXT_OVERFLOW: %d prompt tokens and %d of output are %d, the model's "
+             "context is %d; shorten the prompt%s",
+             request->workload, request->prompt_id, count, request->max_new_tokens, positions, limit, lower);
+        free(lower);
+        return -1;
+    }
     self->longest = positions > self->longest ? positions : self->longest;
     return count;
 }
