@@ -58,18 +58,25 @@ static bool is_limited(const struct trial *trial, int session)
     return sample_candidates(&trial->sampling[session], trial->options.vocabulary) > 0;
 }
 
-/* The choice for row `row` of the logits, of a session at that position. Where no session is limited, a GPU makes it,
- * and by its own logarithms. */
-static void check_row(const struct trial *trial, int row, int session, int position, struct choice actual)
+static bool is_any_limited(const struct trial *trial)
+{
+    return is_limited(trial, 0) || is_limited(trial, 1) || is_limited(trial, 2);
+}
+
+/* The choice for row `row` of the logits, of a session at that position. exact: a session of the call is limited; else
+ * a GPU makes the choice, and by its own logarithms. */
+static void check_row(const struct trial *trial, int row, int session, int position, bool exact, struct choice actual)
 {
     const float *logits = trial->logits + (size_t)row * (size_t)trial->options.target->vocabulary_size;
     const struct choice expected =
         sample_choose(logits, trial->options.vocabulary, &trial->sampling[session], position + 1, &trial->scratch);
-    bool exact = is_limited(trial, 0) || is_limited(trial, 1) || is_limited(trial, 2);
-    if (actual.token != expected.token && (exact || expected.margin > 1e-4f))
-        fail_msg("row %d, of session %d, %d ranks: token %d, where the row has %d", row, session, trial->options.ranks,
-                 actual.token, expected.token);
-    assert_true(actual.margin == expected.margin || (!exact && fabsf(actual.margin - expected.margin) < 1e-4f));
+    const float off = actual.margin == expected.margin ? 0 : fabsf(actual.margin - expected.margin);
+    if ((actual.token != expected.token && (exact || expected.margin > 1e-4f)) || !(exact ? off == 0 : off < 1e-4f))
+        fail_msg(
+            "row %d of %d tokens, session %d at %d, temperature %g, %d ranks: token %d by %.9g, where the row has %d "
+            "by %.9g",
+            row, trial->options.vocabulary, session, position, (double)trial->sampling[session].temperature,
+            trial->options.ranks, actual.token, (double)actual.margin, expected.token, (double)expected.margin);
 }
 
 static void check_drafts(struct trial *trial)
@@ -116,7 +123,8 @@ static void check_trees(struct trial *trial)
     cuda->verify(trial->backend, segments, SESSIONS, chosen);
     cuda->inspect(trial->backend, INSPECT_LOGITS, 0, SESSIONS * NODES, trial->logits);
     for (int i = 0; i < SESSIONS * NODES; i++)
-        check_row(trial, i, i / NODES, trial->committed[i / NODES] + depths[i % NODES], chosen[i]);
+        check_row(trial, i, i / NODES, trial->committed[i / NODES] + depths[i % NODES], is_any_limited(trial),
+                  chosen[i]);
     cuda->commit(trial->backend, paths, SESSIONS);
     for (int i = 0; i < SESSIONS; i++)
         trial->committed[i] += 2;
@@ -134,7 +142,7 @@ static void check_step(struct trial *trial)
     cuda->extend(trial->backend, segments, SESSIONS, chosen);
     cuda->inspect(trial->backend, INSPECT_LOGITS, 0, SESSIONS, trial->logits);
     for (int i = 0; i < SESSIONS; i++)
-        check_row(trial, i, i, trial->committed[i]++, chosen[i]);
+        check_row(trial, i, i, trial->committed[i]++, is_any_limited(trial), chosen[i]);
 }
 
 static void check_sessions(struct trial *trial)
@@ -147,7 +155,7 @@ static void check_sessions(struct trial *trial)
         cuda->reset(trial->backend, i, &trial->sampling[i]);
         cuda->extend(trial->backend, &(struct segment){i, PROMPT - i, prompt, NULL}, 1, &chosen);
         cuda->inspect(trial->backend, INSPECT_LOGITS, PROMPT - i - 1, 1, trial->logits);
-        check_row(trial, 0, i, PROMPT - i - 1, chosen);
+        check_row(trial, 0, i, PROMPT - i - 1, is_limited(trial, i), chosen);
         trial->committed[i] = PROMPT - i;
     }
     if (!trial->options.drafter)
