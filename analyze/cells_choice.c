@@ -41,12 +41,12 @@ static int find_candidates(const struct cells *cells, const struct cell *cell, s
     return count;
 }
 
-static bool has_enough_blocks(const struct cells *cells, const struct cell *cell, const char *hash)
+static int count_blocks(const struct cells *cells, const struct cell *cell, const char *hash)
 {
     int counted = 0;
     for (int block = 1; block <= cells->blocks; block++)
         counted += run_counted(cells->run, cell->arm, cells->before + block, cell->workload->name, hash) != NULL;
-    return counted >= cells->plan->min_blocks;
+    return counted;
 }
 
 /* --- what cells have in common ------------------------------------------------------------------------------------ */
@@ -67,33 +67,32 @@ static bool is_concerned(const struct cells *cells, const struct cell *cell, int
                                         : cell->arm == &plan->arms[step - 1 - plan->workload_count];
 }
 
-/* What one of them does not say does not tell them apart. */
+/* What a header does not say is the default. */
 static bool share(const json_t *a, const json_t *b, const char *const *keys)
 {
     bool same = true;
     for (; same && *keys; keys++) {
         const json_t *of_a = json_object_get(a, *keys), *of_b = json_object_get(b, *keys);
-        same = !of_a || !of_b || json_equal(of_a, of_b);
+        same = of_a == of_b || json_equal(of_a, of_b);
     }
     return same;
 }
 
-static bool share_source(const struct attempt *a, const struct attempt *b, const char *const *keys)
+/* "target" or "drafter". A model is known by its files, wherever they lie; one of a server by its name. */
+static bool share_model(const struct attempt *a, const struct attempt *b, const char *which)
 {
-    return share(json_object_get(a->header, "source"), json_object_get(b->header, "source"), keys);
+    const json_t *of_a = json_object_get(a->header, "source"), *of_b = json_object_get(b->header, "source");
+    const char *const named[] = {which, NULL}, *const hashed[] = {"sha256", NULL};
+    const json_t *model = json_object_get(of_a, which), *other = json_object_get(of_b, which);
+    return json_object_get(model, "sha256") ? share(model, other, hashed) : share(of_a, of_b, named);
 }
 
 static bool share_target(const struct attempt *a, const struct attempt *b)
 {
-    static const char *const of_source[] = {"kind", "dtype", "target", "dialect", "request", "env", NULL};
+    static const char *const of_source[] = {"kind", "dtype", "dialect", "request", "env", NULL};
     static const char *const of_header[] = {"sampling", NULL};
-    return share_source(a, b, of_source) && share(a->header, b->header, of_header);
-}
-
-static bool share_drafter(const struct attempt *a, const struct attempt *b)
-{
-    static const char *const keys[] = {"drafter", NULL};
-    return share_source(a, b, keys);
+    return share(json_object_get(a->header, "source"), json_object_get(b->header, "source"), of_source) &&
+           share(a->header, b->header, of_header) && share_model(a, b, "target");
 }
 
 static bool share_workload(const struct attempt *a, const struct attempt *b, const char *workload, bool prompts)
@@ -130,12 +129,12 @@ static bool suits_reported(const struct cells *cells, const struct cell *cell, c
                            const struct candidate *candidate)
 {
     const struct cell *other = &reported->items[cell - cells->items];
-    if (!other->newest)
+    if (!other->cell_hash || !other->cell_hash[0])
         return true;
     json_t *prompts = json_object();
     visit_prompts(reported, other, other->cell_hash, prompts, true);
     const bool suits = share_target(candidate->newest, other->newest) &&
-                       share_drafter(candidate->newest, other->newest) &&
+                       share_model(candidate->newest, other->newest, "drafter") &&
                        share_workload(candidate->newest, other->newest, cell->workload->name, false) &&
                        !visit_prompts(cells, cell, candidate->hash, prompts, false);
     json_decref(prompts);
@@ -153,7 +152,7 @@ static bool is_as_agreed(const struct cells *cells, const struct cell *cell, con
     return attempt_is_imported(attempt) ||
            ((!agreed[0] || share_target(attempt, agreed[0])) &&
             (!workload || share_workload(attempt, workload, cell->workload->name, true)) &&
-            (!arm || share_drafter(attempt, arm)));
+            (!arm || share_model(attempt, arm, "drafter")));
 }
 
 /* The newest hash with enough blocks, or the newest, of those that may be chosen. */
@@ -168,7 +167,7 @@ static void choose(const struct cells *cells, const struct cells *reported, cons
         if (!is_as_agreed(cells, cell, agreed, candidates[i].newest) ||
             (reported && !suits_reported(cells, cell, reported, &candidates[i])))
             continue;
-        bool enough = has_enough_blocks(cells, cell, candidates[i].hash);
+        bool enough = count_blocks(cells, cell, candidates[i].hash) >= cells->plan->min_blocks;
         if (!chosen || enough > chosen_enough ||
             (enough == chosen_enough && cells_is_newer(cells->run, candidates[i].newest, chosen->newest))) {
             chosen = &candidates[i];
@@ -180,7 +179,8 @@ static void choose(const struct cells *cells, const struct cells *reported, cons
     free(candidates);
 }
 
-/* Of the cells of that step the newest choice with enough blocks, or the newest; NULL where nothing was chosen. */
+/* Of the cells of that step the newest choice with enough blocks, or the newest of which something counts; NULL where
+ * nothing does. */
 static const struct attempt *find_agreed(const struct cells *cells, int step)
 {
     const struct attempt *agreed = NULL;
@@ -190,7 +190,10 @@ static const struct attempt *find_agreed(const struct cells *cells, int step)
         if (!is_concerned(cells, cell, step) || !cell->newest || !cell->cell_hash[0] ||
             attempt_is_imported(cell->newest))
             continue;
-        bool enough = has_enough_blocks(cells, cell, cell->cell_hash);
+        const int counted = count_blocks(cells, cell, cell->cell_hash);
+        const bool enough = counted >= cells->plan->min_blocks;
+        if (!counted)
+            continue;
         if (!agreed || enough > agreed_enough ||
             (enough == agreed_enough && cells_is_newer(cells->run, cell->newest, agreed))) {
             agreed = cell->newest;

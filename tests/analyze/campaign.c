@@ -152,6 +152,8 @@ static struct attempt_writer *open_writer(const struct campaign *campaign, const
     json_set(json_object_get(header, "sampling"), "temperature", json_number(attempt->temperature));
     if (attempt->dtype)
         json_set(json_object_get(header, "source"), "dtype", json_string(attempt->dtype));
+    json_set(json_object_get(header, "source"), "target",
+             json_pack("{s:s, s:s}", "path", attempt->target_path ? attempt->target_path : "t", "sha256", "f"));
     json_set(header, "machine",
              json_pack("{s:s, s:i}", "cpu", attempt->cpu ? attempt->cpu : "a processor", "cores", 2));
     json_t *drafter = json_object_get(json_object_get(header, "source"), "drafter");

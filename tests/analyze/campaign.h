@@ -26,6 +26,7 @@ struct campaign_attempt {
     const char *cell_suffix, *compare_suffix; /* settings that differ make other hashes */
     const char *drafter;                      /* hash of its files */
     const char *dtype;                        /* NULL: float32 */
+    const char *target_path;                  /* NULL: "t"; its files are always the same */
     double temperature;
     int asked;                              /* of code: max_new_tokens in the header; 0: it does not say */
     const char *cpu;                        /* the machine's; NULL: "a processor" */

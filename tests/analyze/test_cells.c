@@ -155,29 +155,88 @@ static void note_begin(struct ledger *ledger, const char *id)
     assert_int_equal(ledger_append(ledger, LEDGER_COLLECT, "begin", json_pack("{s:s}", "attempt", id), &error), 0);
 }
 
-/* Arms that were asked for other outputs stand in no row beside those that were not. */
+/* The same files under another path are the same model: what is measured anew takes nothing away. */
+static void test_a_model_that_was_moved_is_the_same(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}");
+    for (int block = 1; block <= 3; block++) {
+        add(&campaign, "tp1-b8", block, 1);
+        add(&campaign, "tp1-b16", block, 1);
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 2, 900, .started = "2026-03-01T13:00:00Z",
+                                                           .cell_suffix = "newer", .target_path = "elsewhere"});
+    }
+    campaign_read(&campaign);
+    assert_counted(campaign_cell(&campaign, "tp1-b16", "code"), 1, "demo/tp1-b16/1-2");
+    assert_counted(campaign_cell(&campaign, "tp1-b16", "maths"), 1, "demo/tp1-b16/1-1");
+    assert_counted(campaign_cell(&campaign, "tp1-b8", "code"), 1, "demo/tp1-b8/1-1");
+    campaign_close(&campaign);
+}
+
+/* In that order. */
+static void note_begun(const struct campaign *campaign, const char *const *ids)
+{
+    struct ledger ledger;
+    struct error error = {0};
+    assert_int_equal(ledger_open(campaign->folder, &ledger, &error), 0);
+    for (; *ids; ids++)
+        note_begin(&ledger, *ids);
+    ledger_close(&ledger);
+}
+
+/* Arms that were asked for other outputs stand in no row beside those that were not; what a header does not say is the
+ * default, and no other. */
 static void test_arms_of_a_workload_are_asked_the_same(void **state)
 {
     (void)state;
-    static const char *const begun[] = {"demo/tp1-b8/1-1",  "demo/tp1-b8/2-1",  "demo/tp1-b8/3-1",
-                                        "demo/tp1-b16/1-1", "demo/tp1-b16/2-1", "demo/tp1-b16/3-1"};
-    struct campaign campaign;
-    struct ledger ledger;
-    struct error error = {0};
-    campaign_open(&campaign, 3, "{}");
-    for (int block = 1; block <= 3; block++) {
-        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b8", block, 1, 1000, 1000, .asked = 13});
-        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 900, 900, .asked = 14});
+    static const char *const begun[] = {"demo/tp1-b8/1-1",
+                                        "demo/tp1-b8/2-1",
+                                        "demo/tp1-b8/3-1",
+                                        "demo/tp1-b16/1-1",
+                                        "demo/tp1-b16/2-1",
+                                        "demo/tp1-b16/3-1",
+                                        NULL};
+    for (int asked = 0; asked <= 13; asked += 13) {
+        struct campaign campaign;
+        campaign_open(&campaign, 3, "{}");
+        for (int block = 1; block <= 3; block++) {
+            campaign_add(&campaign, &(struct campaign_attempt){"tp1-b8", block, 1, 1000, 1000, .asked = asked});
+            campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 900, 900, .asked = 14});
+        }
+        note_begun(&campaign, begun);
+        campaign_read(&campaign);
+        assert_missing(campaign_cell(&campaign, "tp1-b8", "code"), 1, "FINGERPRINT");
+        assert_counted(campaign_cell(&campaign, "tp1-b8", "maths"), 1, "demo/tp1-b8/1-1");
+        assert_counted(campaign_cell(&campaign, "tp1-b16", "code"), 1, "demo/tp1-b16/1-1");
+        campaign_close(&campaign);
     }
-    assert_int_equal(ledger_open(campaign.folder, &ledger, &error), 0);
-    for (int i = 0; i < 6; i++)
-        note_begin(&ledger, begun[i]);
-    ledger_close(&ledger);
-    campaign_read(&campaign);
-    assert_missing(campaign_cell(&campaign, "tp1-b8", "code"), 1, "FINGERPRINT");
-    assert_counted(campaign_cell(&campaign, "tp1-b8", "maths"), 1, "demo/tp1-b8/1-1");
-    assert_counted(campaign_cell(&campaign, "tp1-b16", "code"), 1, "demo/tp1-b16/1-1");
-    campaign_close(&campaign);
+}
+
+/* The first attempt under an amended plan, with too few blocks under the one before: valid it is what the others are
+ * held against, torn it takes nothing away, not even from its own cell. */
+static void test_what_does_not_count_settles_nothing(void **state)
+{
+    (void)state;
+    static const char *const begun[] = {"demo/tp1-b8/1-1", "demo/tp1-b16/1-1", "demo/tp1-b16/1-2", NULL};
+    for (int torn = 0; torn <= 1; torn++) {
+        struct campaign campaign;
+        campaign_open(&campaign, 3, "{}");
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b8", 1, 1, 1000, 1000});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", 1, 1, 1000, 1000});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", 1, 2, 900, 900, .dtype = "bfloat16",
+                                                           .cell_suffix = "newer", .torn = torn});
+        note_begun(&campaign, begun);
+        campaign_read(&campaign);
+        if (torn) {
+            assert_counted(campaign_cell(&campaign, "tp1-b8", "code"), 1, "demo/tp1-b8/1-1");
+            assert_counted(campaign_cell(&campaign, "tp1-b16", "code"), 1, "demo/tp1-b16/1-1");
+        } else {
+            assert_missing(campaign_cell(&campaign, "tp1-b8", "code"), 1, "FINGERPRINT");
+            assert_counted(campaign_cell(&campaign, "tp1-b16", "code"), 1, "demo/tp1-b16/1-2");
+        }
+        campaign_close(&campaign);
+    }
 }
 
 static void test_the_ledger_says_what_is_newest(void **state)
@@ -222,7 +281,9 @@ int main(void)
         cmocka_unit_test(test_newest_settings_with_enough_blocks_count_alone),
         cmocka_unit_test(test_other_settings_leave_a_gap),
         cmocka_unit_test(test_workloads_of_other_settings_do_not_count_beside_the_newest),
+        cmocka_unit_test(test_a_model_that_was_moved_is_the_same),
         cmocka_unit_test(test_arms_of_a_workload_are_asked_the_same),
+        cmocka_unit_test(test_what_does_not_count_settles_nothing),
         cmocka_unit_test(test_the_ledger_says_what_is_newest),
         cmocka_unit_test(test_blocks_beyond_the_plan_are_seen),
     };
