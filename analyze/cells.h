@@ -40,7 +40,7 @@ struct cell {
     const struct plan_workload *workload;
     const char *cell_hash;        /* of the attempts that count; NULL where there is no attempt, "" where none counts,
                                    * since all are of other settings than the other cells */
-    const struct attempt *newest; /* of that hash; one of the cell where it is "" */
+    const struct attempt *newest; /* of that hash; where it is "" one of the settings that count */
     int tries;                    /* attempts of any hash */
     struct cell_block *blocks;    /* blocks[b - 1] */
 };

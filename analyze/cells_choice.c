@@ -2,6 +2,7 @@
 #include "analyze/cells_parts.h"
 
 #include "collect/base/json.h"
+#include "collect/machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +52,8 @@ static int count_blocks(const struct cells *cells, const struct cell *cell, cons
 
 /* --- what cells have in common ------------------------------------------------------------------------------------ */
 
-/* A summary says of all its cells of which target and which sampling they are, of all cells of a workload what it asks
- * for, and takes means over all cells of an arm. On each of these the cells agree in turn: */
+/* A summary says of all its cells on which machine, of which target and with which sampling they are, of all cells of a
+ * workload what it asks for, and takes means over all cells of an arm. On each of these the cells agree in turn: */
 static int count_steps(const struct cells *cells)
 {
     return 1 + cells->plan->workload_count + cells->plan->arm_count;
@@ -87,12 +88,23 @@ static bool share_model(const struct attempt *a, const struct attempt *b, const 
     return json_object_get(model, "sha256") ? share(model, other, hashed) : share(of_a, of_b, named);
 }
 
-static bool share_target(const struct attempt *a, const struct attempt *b)
+static bool share_machine(const struct attempt *a, const struct attempt *b)
 {
-    static const char *const of_source[] = {"kind", "dtype", "dialect", "request", "env", NULL};
+    json_t *of_a = machine_identity(json_object_get(a->header, "machine"));
+    json_t *of_b = machine_identity(json_object_get(b->header, "machine"));
+    const bool same = json_equal(of_a, of_b);
+    json_decref(of_a);
+    json_decref(of_b);
+    return same;
+}
+
+static bool share_setting(const struct attempt *a, const struct attempt *b)
+{
+    static const char *const of_source[] = {"kind",  "device",  "gpu", "dtype", "dialect",
+                                            "route", "request", "env", NULL};
     static const char *const of_header[] = {"sampling", NULL};
     return share(json_object_get(a->header, "source"), json_object_get(b->header, "source"), of_source) &&
-           share(a->header, b->header, of_header) && share_model(a, b, "target");
+           share(a->header, b->header, of_header) && share_model(a, b, "target") && share_machine(a, b);
 }
 
 static bool share_workload(const struct attempt *a, const struct attempt *b, const char *workload, bool prompts)
@@ -133,7 +145,7 @@ static bool suits_reported(const struct cells *cells, const struct cell *cell, c
         return true;
     json_t *prompts = json_object();
     visit_prompts(reported, other, other->cell_hash, prompts, true);
-    const bool suits = share_target(candidate->newest, other->newest) &&
+    const bool suits = share_setting(candidate->newest, other->newest) &&
                        share_model(candidate->newest, other->newest, "drafter") &&
                        share_workload(candidate->newest, other->newest, cell->workload->name, false) &&
                        !visit_prompts(cells, cell, candidate->hash, prompts, false);
@@ -150,7 +162,7 @@ static bool is_as_agreed(const struct cells *cells, const struct cell *cell, con
     const struct attempt *workload = agreed[1 + (cell->workload - cells->plan->workloads)];
     const struct attempt *arm = agreed[1 + cells->plan->workload_count + (cell->arm - cells->plan->arms)];
     return attempt_is_imported(attempt) ||
-           ((!agreed[0] || share_target(attempt, agreed[0])) &&
+           ((!agreed[0] || share_setting(attempt, agreed[0])) &&
             (!workload || share_workload(attempt, workload, cell->workload->name, true)) &&
             (!arm || share_model(attempt, arm, "drafter")));
 }
@@ -175,7 +187,7 @@ static void choose(const struct cells *cells, const struct cells *reported, cons
         }
     }
     cell->cell_hash = chosen ? chosen->hash : count ? "" : NULL;
-    cell->newest = chosen ? chosen->newest : count ? candidates[0].newest : NULL;
+    cell->newest = chosen ? chosen->newest : !count ? NULL : agreed[0] ? agreed[0] : candidates[0].newest;
     free(candidates);
 }
 

@@ -150,6 +150,8 @@ static struct attempt_writer *open_writer(const struct campaign *campaign, const
         json_set(json_object_get(json_object_get(header, "workloads"), "code"), "max_new_tokens",
                  json_integer(attempt->asked));
     json_set(json_object_get(header, "sampling"), "temperature", json_number(attempt->temperature));
+    if (attempt->device)
+        json_set(json_object_get(header, "source"), "device", json_string(attempt->device));
     if (attempt->dtype)
         json_set(json_object_get(header, "source"), "dtype", json_string(attempt->dtype));
     json_set(json_object_get(header, "source"), "target",

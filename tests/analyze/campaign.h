@@ -25,6 +25,7 @@ struct campaign_attempt {
     const char *started, *boot_id;            /* 2026-03-01T12:00:00Z, one boot */
     const char *cell_suffix, *compare_suffix; /* settings that differ make other hashes */
     const char *drafter;                      /* hash of its files */
+    const char *device;                       /* of the source; NULL: it does not say */
     const char *dtype;                        /* NULL: float32 */
     const char *target_path;                  /* NULL: "t"; its files are always the same */
     double temperature;

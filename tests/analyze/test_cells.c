@@ -125,8 +125,10 @@ static void test_other_settings_leave_a_gap(void **state)
 static void test_workloads_of_other_settings_do_not_count_beside_the_newest(void **state)
 {
     (void)state;
-    static const struct campaign_attempt newer[] = {{.dtype = "bfloat16"}, {.temperature = .8}, {.drafter = "y"}};
+    static const struct campaign_attempt newer[] = {
+        {.dtype = "bfloat16"}, {.temperature = .8}, {.drafter = "y"}, {.cpu = "other"}, {.device = "cuda"}};
     for (size_t i = 0; i < sizeof newer / sizeof *newer; i++) {
+        const char *rule = newer[i].cpu || newer[i].device ? "MIXED_DEVICES" : "FINGERPRINT";
         struct campaign campaign;
         campaign_open(&campaign, 3, "{}");
         for (int block = 1; block <= 3; block++) {
@@ -141,10 +143,10 @@ static void test_workloads_of_other_settings_do_not_count_beside_the_newest(void
         for (int block = 1; block <= 3; block++) {
             assert_int_equal(campaign_cell(&campaign, "tp1-b16", "code")->blocks[block - 1].counted->attempt.try_number,
                              2);
-            assert_missing(campaign_cell(&campaign, "tp1-b16", "maths"), block, "FINGERPRINT");
+            assert_missing(campaign_cell(&campaign, "tp1-b16", "maths"), block, rule);
         }
         const struct comparison *all = campaign_comparison(&campaign, "tp1-b16", "tp1-auto", NULL);
-        assert_string_equal(all->pairs[0].reason.rule, "FINGERPRINT");
+        assert_string_equal(all->pairs[0].reason.rule, rule);
         campaign_close(&campaign);
     }
 }
