@@ -201,14 +201,15 @@ bool sample_choose_listed(const struct sample_list *list, const struct sampling 
     return true;
 }
 
-/* Above temperature 0. `*list` and `*kept`, where top-k or top-p leave something out: of which tokens, so many. */
+/* Above temperature 0. `*list`, where top-k or top-p leave something out: of the row's likeliest. */
 static struct choice draw(const float *logits, int count, const struct sampling *sampling, int position,
-                          const struct sample_scratch *scratch, struct sample_list *list, int *kept)
+                          const struct sample_scratch *scratch, struct sample_list *list)
 {
     struct lead lead;
+    int kept;
     if (sample_candidates(sampling, count) > 0) {
-        *list = list_row(logits, count, sampling, scratch, kept);
-        lead = lead_of_list(list, *kept, sampling, position);
+        *list = list_row(logits, count, sampling, scratch, &kept);
+        lead = lead_of_list(list, kept, sampling, position);
     } else {
         lead = lead_of_row(logits, count, sampling, position);
     }
@@ -219,83 +220,97 @@ struct choice sample_choose(const float *logits, int count, const struct samplin
                             const struct sample_scratch *scratch)
 {
     struct sample_list list;
-    int kept;
     return sampling->temperature == 0 ? kernel_choose(logits, count)
-                                      : draw(logits, count, sampling, position, scratch, &list, &kept);
+                                      : draw(logits, count, sampling, position, scratch, &list);
 }
 
 /* --- regret ----------------------------------------------------------------------------------------------------- */
 
-/* A row above temperature 0, with what its filters go by. */
+/* A row above temperature 0 that top-k or top-p leave something out of, and a token of it. */
 struct filtered {
-    const float *logits;
-    int count;
     const struct sampling *sampling;
-    double whole; /* mass of what top-k leaves, as by mass() */
+    const float *logits, *leads; /* [count]; by how much each scores more than the token, in logits */
+    const int *likeliest;        /* [limit], where top-k leaves no more */
+    int token, count, limit;
     float best;
+    double whole; /* mass of what top-k leaves */
 };
 
-/* Whether top-k and top-p could leave the token in (`in`), or out, if it lay `by` logits higher, or lower, than it does
- * against all others. By the tokens that lie above it then: their number, and the odds of their mass. */
-static bool may_be(const struct filtered *row, int token, bool in, double by)
+/* Tokens, and their mass. */
+struct group {
+    int count;
+    double mass;
+};
+
+static void join(struct group *group, const struct filtered *row, int token)
 {
-    const struct sampling *sampling = row->sampling;
-    const double from = (double)row->logits[token] + (in ? by : -by), t = (double)sampling->temperature;
-    const int limit = sample_candidates(sampling, row->count);
-    double sum = 0;
-    int above = 0;
-    for (int i = 0; i < row->count; i++)
-        if (i != token && (in ? (double)row->logits[i] > from : (double)row->logits[i] >= from)) {
-            sum += mass(&row->logits[i], 1, sampling, row->best);
-            above++;
-        }
-    if (above >= limit)
-        return !in;
-    if (sampling->top_p >= 1)
-        return in;
-    const double odds = (double)sampling->top_p / (1 - (double)sampling->top_p) * fmax(row->whole - sum, 0);
-    return in ? sum * exp(-by / t) < odds : sum * exp(by / t) >= odds;
+    group->count++;
+    group->mass += mass(&row->logits[token], 1, row->sampling, row->best);
 }
 
-/* The least `by` of may_be(), `most` where none below is enough. */
-static double distance(const struct filtered *row, int token, bool in, double most)
+static double odds(const struct sampling *sampling)
 {
-    double low = 0, high = most;
-    if (may_be(row, token, in, 0))
-        return 0;
+    return (double)sampling->top_p / (1 - (double)sampling->top_p);
+}
+
+/* Whether top-k and top-p could leave the token in if it lay `by` logits higher against those above it. */
+static bool may_be_in(const struct filtered *row, double by)
+{
+    struct group above = {0};
+    for (int i = 0; i < row->count; i++)
+        if ((double)row->logits[i] > (double)row->logits[row->token] + by)
+            join(&above, row, i);
+    return above.count < row->limit &&
+           (row->sampling->top_p >= 1 || above.mass * exp(-by / (double)row->sampling->temperature) <
+                                             odds(row->sampling) * fmax(row->whole - above.mass, 0));
+}
+
+/* Whether the other token reaches the floor, and does not score more than the token by more than `by`. */
+static bool is_beside(const struct filtered *row, int token, double floor, double by)
+{
+    return (double)row->leads[token] <= by && (double)row->logits[token] >= floor;
+}
+
+/* Mass of what top-k leaves besides the group that is_beside(). */
+static double mass_besides(const struct filtered *row, const struct group *beside, double floor, double by)
+{
+    struct group others = {0};
+    if (row->limit == row->count)
+        return fmax(row->whole - beside->mass, 0);
+    for (int i = 0; i < row->limit && others.count < row->limit - beside->count; i++)
+        if (!is_beside(row, row->likeliest[i], floor, by))
+            join(&others, row, row->likeliest[i]);
+    return others.mass;
+}
+
+/* Whether they could leave out all at once that score more than the token by more than `by`, if these lay so much lower
+ * against all others. */
+static bool may_leave_out(const struct filtered *row, double by)
+{
+    struct group beside = {0};
+    double first = -INFINITY;
+    for (int i = 0; i < row->count; i++)
+        if ((double)row->leads[i] > by)
+            first = fmax(first, (double)row->logits[i]);
+    for (int i = 0; i < row->count; i++)
+        if (is_beside(row, i, first - by, by))
+            join(&beside, row, i);
+    if (first == -INFINITY || beside.count >= row->limit)
+        return true;
+    return row->sampling->top_p < 1 && beside.mass * exp(by / (double)row->sampling->temperature) >=
+                                           odds(row->sampling) * mass_besides(row, &beside, first - by, by);
+}
+
+static double filtered_regret(const struct filtered *row)
+{
+    double low = 0, high = (double)row->best - (double)row->logits[row->token];
+    for (int i = 0; i < row->count; i++)
+        high = fmax(high, (double)row->leads[i]);
     for (int i = 0; i < 40 && high < INFINITY; i++) {
         double middle = (low + high) / 2;
-        if (may_be(row, token, in, middle))
-            high = middle;
-        else
-            low = middle;
+        *(may_be_in(row, middle) && may_leave_out(row, middle) ? &high : &low) = middle;
     }
     return high;
-}
-
-static bool is_listed(const struct sample_list *list, int count, int token)
-{
-    for (int i = 0; i < count; i++)
-        if (list->tokens[i] == token)
-            return true;
-    return false;
-}
-
-/* Where a filter leaves tokens out the token has to be in, and each that scores more has to be out or to score less. */
-static double filtered_regret(const struct filtered *row, const struct sample_list *list, int kept, int position,
-                              int token)
-{
-    const double t = (double)row->sampling->temperature;
-    const double score = (double)perturbed(row->logits[token], row->sampling, position, token);
-    double regret =
-        is_listed(list, kept, token) ? 0 : distance(row, token, true, (double)row->best - (double)row->logits[token]);
-    for (int i = 0; i < kept; i++) {
-        const int other = list->tokens[i];
-        double below = ((double)perturbed(list->logits[i], row->sampling, position, other) - score) * t;
-        if (below > regret && !may_be(row, other, false, regret))
-            regret = distance(row, other, false, below);
-    }
-    return regret;
 }
 
 double sample_regret(const float *logits, int count, const struct sampling *sampling, int position, int token,
@@ -307,17 +322,19 @@ double sample_regret(const float *logits, int count, const struct sampling *samp
     if (sampling->temperature == 0)
         return best - beside;
     struct sample_list list = {0};
-    int kept = 0, limit = sample_candidates(sampling, count);
-    int chosen = draw(logits, count, sampling, position, scratch, &list, &kept).token;
+    int limit = sample_candidates(sampling, count),
+        chosen = draw(logits, count, sampling, position, scratch, &list).token;
+    const float score = perturbed(logits[token], sampling, position, token);
     if (chosen == token)
         return 0;
     if (limit == 0)
-        return fmax(((double)perturbed(logits[chosen], sampling, position, chosen) -
-                     (double)perturbed(logits[token], sampling, position, token)) *
+        return fmax(((double)perturbed(logits[chosen], sampling, position, chosen) - (double)score) *
                         (double)sampling->temperature,
                     0);
-    const struct filtered row = {logits, count, sampling,
-                                 limit < count ? mass(list.logits, limit, sampling, list.logits[0]) : list.mass,
-                                 (float)best};
-    return filtered_regret(&row, &list, kept, position, token);
+    double whole = limit < count ? mass(list.logits, limit, sampling, list.logits[0]) : list.mass;
+    float *leads = scratch->values; /* in the place of the list's logits */
+    for (int i = 0; i < count; i++)
+        leads[i] = (perturbed(logits[i], sampling, position, i) - score) * sampling->temperature;
+    const struct filtered row = {sampling, logits, leads, list.tokens, token, count, limit, (float)best, whole};
+    return filtered_regret(&row);
 }

@@ -53,9 +53,9 @@ bool sample_choose_listed(const struct sample_list *list, const struct sampling 
 
 /* How far `token` is from being the choice: the least by which logits would have to differ from each other's for it, 0
  * where it is. Without filters that is how far it lies below the choice, as above. Of a token that top-k or top-p
- * leaves out it is what would leave it in; one that scores more need not score less where less would leave it out,
- * since masses that differ by their last bits may end on either side of top-p. NaN where the likeliest token's logit is
- * not finite, or its own is no number. */
+ * leaves out it is what would leave it in; those that score more need not score less where less would leave all of them
+ * out at once, since masses that differ by their last bits may end on either side of top-p. NaN where the likeliest
+ * token's logit is not finite, or its own is no number. Writes over the scratch. */
 double sample_regret(const float *logits, int count, const struct sampling *sampling, int position, int token,
                      const struct sample_scratch *scratch);
 

@@ -295,6 +295,61 @@ static void regret_is_no_more_than_what_logits_are_off_by(void **state)
     gsl_rng_free(random);
 }
 
+static float noisy(const float *logits, const struct sampling *sampling, int position, int token)
+{
+    const uint32_t counter[4] = {(uint32_t)token / 4, (uint32_t)position, 0, 0};
+    const uint32_t key[2] = {(uint32_t)sampling->stream, (uint32_t)(sampling->stream >> 32)};
+    uint32_t words[4];
+    sample_philox(counter, key, words);
+    float uniform = fminf(((float)words[token % 4] + 0.5f) * 0x1p-32f, 1 - 0x1p-24f);
+    return logits[token] / sampling->temperature - logf(-log1pf(-uniform));
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+/* Of equal logits `left` are left by top-k, and of these a share by top-p: the least by which those that score more
+ * than the token by more than that can be out all at once, and the others have that share. */
+static double equal_regret(const struct sampling *sampling, int left, int position, int token)
+{
+    static const float logits[TOKENS];
+    double leads[TOKENS + 1], odds = (double)sampling->top_p / (1 - (double)sampling->top_p), least = INFINITY;
+    double score = (double)noisy(logits, sampling, position, token), t = (double)sampling->temperature;
+    for (int i = 0; i < TOKENS; i++)
+        leads[i] = ((double)noisy(logits, sampling, position, i) - score) * t;
+    qsort(leads, TOKENS, sizeof *leads, compare_doubles);
+    leads[TOKENS] = INFINITY;
+    for (int beside = 1; beside <= TOKENS && least == INFINITY; beside++) {
+        double share = beside >= left ? 0 : sampling->top_p < 1 ? t * log(odds * (left - beside) / beside) : INFINITY;
+        double by = fmax(fmax(leads[beside - 1], beside == TOKENS ? 0 : share), 0);
+        least = by < leads[beside] ? by : INFINITY;
+    }
+    return least;
+}
+
+/* Each of them alone could be out by the last bits of a sum; that all are takes what leaves the others alone. */
+static void regret_is_of_all_that_score_more_at_once(void **state)
+{
+    (void)state;
+    static const struct sampling cases[] = {{1, 20, 1, 0}, {1, 0, 0.5f, 1}, {0.7f, 0, 0.9f, 2}, {2, 20, 0.5f, 3}};
+    static const float logits[TOKENS];
+    int large = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int position = 0; position < 20; position++) {
+            int choice = sample_choose(logits, TOKENS, &cases[i], position, &scratch).token;
+            for (int token = 0; token < TOKENS; token++) {
+                double expected = equal_regret(&cases[i], cases[i].top_k ? cases[i].top_k : TOKENS, position, token);
+                double regret = sample_regret(logits, TOKENS, &cases[i], position, token, &scratch);
+                assert_float_equal(regret, token == choice ? 0 : expected, 1e-5);
+                large += expected > 0.5;
+            }
+        }
+    assert_true(large > 1000);
+}
+
 /* What stands in a row by mistake is as far off as without filters, or as the edge is that it lies behind. */
 static void regret_of_a_mistake_is_large(void **state)
 {
@@ -332,16 +387,6 @@ static int by_rank(const void *a, const void *b)
     if (ordered[i] != ordered[j])
         return ordered[i] < ordered[j] ? 1 : -1;
     return i - j;
-}
-
-static float noisy(const float *logits, const struct sampling *sampling, int position, int token)
-{
-    const uint32_t counter[4] = {(uint32_t)token / 4, (uint32_t)position, 0, 0};
-    const uint32_t key[2] = {(uint32_t)sampling->stream, (uint32_t)(sampling->stream >> 32)};
-    uint32_t words[4];
-    sample_philox(counter, key, words);
-    float uniform = fminf(((float)words[token % 4] + 0.5f) * 0x1p-32f, 1 - 0x1p-24f);
-    return logits[token] / sampling->temperature - logf(-log1pf(-uniform));
 }
 
 static double weight(const float *logits, const struct sampling *sampling, int token, int best)
@@ -522,6 +567,7 @@ int main(void)
         cmocka_unit_test(noise_is_right_at_its_ends),
         cmocka_unit_test(regret_is_zero_for_the_choice_and_positive_elsewhere),
         cmocka_unit_test(regret_is_no_more_than_what_logits_are_off_by),
+        cmocka_unit_test(regret_is_of_all_that_score_more_at_once),
         cmocka_unit_test(regret_of_a_mistake_is_large),
         cmocka_unit_test(regret_of_what_is_no_number_is_none),
         cmocka_unit_test(lists_choose_what_rows_do),
