@@ -15,8 +15,9 @@ int command_plan_name(int argc, char **argv)
     enum option_result parsed = option_parse(&command, argc, argv, &count);
     if (parsed != OPTION_RUN)
         return parsed == OPTION_WRONG ? EXIT_CODE_USAGE : EXIT_CODE_OK;
-    if (plan_read(argv[0], &plan, &error)) {
+    if (plan_read(argv[0], &plan, &error) || plan_check_secrets(&plan, &error)) {
         fprintf(stderr, "%s\n", error.message);
+        plan_free(&plan);
         return EXIT_CODE_FAILURE;
     }
     printf("%s\n", plan.name);

@@ -82,8 +82,9 @@ int command_run(int argc, char **argv)
         fprintf(stderr, "--device is \"%s\"; it must be auto, cpu or cuda\n", device);
         return EXIT_CODE_USAGE;
     }
-    if (plan_read(path, &plan, &error)) {
+    if (plan_read(path, &plan, &error) || plan_check_secrets(&plan, &error)) {
         fprintf(stderr, "%s\n", error.message);
+        plan_free(&plan);
         return EXIT_CODE_FAILURE;
     }
     bool *only = arms ? xcalloc((size_t)plan.arm_count, sizeof *only) : NULL;

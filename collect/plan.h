@@ -108,6 +108,9 @@ struct plan {
 int plan_read(const char *path, struct plan *plan, struct error *error);
 void plan_free(struct plan *plan);
 
+/* Whether a command line holds a secret that a run folder must not keep. Plans that are kept are read all the same. */
+int plan_check_secrets(const struct plan *plan, struct error *error);
+
 /* Adds the arms and workloads of the run's imports, which no plan lists. The plan borrows from the run from then on. */
 void plan_add_imported(struct plan *plan, const struct run *run);
 

@@ -69,32 +69,12 @@ static int read_urls(struct plan_server *server, const json_t *url, const char *
     return 0;
 }
 
-/* The option whose value the argument is followed by, or holds, where that is a secret; NULL: none. */
-static const char *find_secret_option(const char *argument)
-{
-    static const char *const options[] = {"--api-key", "--admin-api-key", "--hf-token"};
-    for (int i = 0; i < LENGTH(options); i++) {
-        const size_t length = strlen(options[i]);
-        if (strncmp(argument, options[i], length) == 0 && (!argument[length] || argument[length] == '='))
-            return options[i];
-    }
-    return NULL;
-}
-
 /* Strings only, one at least. */
 static int check_strings(const json_t *array, const char *where, const char *key, struct error *error)
 {
-    for (size_t i = 0; i < json_array_size(array); i++) {
-        const char *text = json_string_value(json_array_get(array, i)),
-                   *secret = text ? find_secret_option(text) : NULL;
-        if (!text)
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (!json_is_string(json_array_get(array, i)))
             return fail(error, "%s: \"%s\"[%zu] must be a string", where, key, i);
-        if (secret)
-            return fail(error,
-                        "%s: \"%s\" holds the value of \"%s\", and a plan is kept and hashed; set a variable where "
-                        "collect is started, and let \"sh\", \"-c\" put it there",
-                        where, key, secret);
-    }
     return 0;
 }
 
@@ -173,6 +153,37 @@ int plan_read_server(struct plan *plan, const json_t *source, const char *where,
     if (read_urls(server, url, where, error))
         return -1;
     return server->launch_as_written ? read_launch(server, where, error) : 0;
+}
+
+/* The option whose value is a secret, where the argument holds or is followed by it; NULL: none. */
+static const char *find_secret_option(const char *argument, const char *next)
+{
+    static const char *const options[] = {"--api-key", "--admin-api-key", "--hf-token"};
+    for (int i = 0; i < LENGTH(options); i++) {
+        const size_t length = strlen(options[i]);
+        if (strncmp(argument, options[i], length) == 0 &&
+            (argument[length] == '=' || (!argument[length] && next && next[0] != '-')))
+            return options[i];
+    }
+    return NULL;
+}
+
+int plan_check_secrets(const struct plan *plan, struct error *error)
+{
+    const struct plan_launch *launch = &plan->server.launch;
+    const json_t *lists[METHOD_COUNT + 3] = {launch->argv, launch->start, launch->stop};
+    memcpy(lists + 3, launch->methods, sizeof launch->methods);
+    for (int list = 0; list < LENGTH(lists); list++)
+        for (size_t i = 0; i < json_array_size(lists[list]); i++) {
+            const char *argument = json_string_value(json_array_get(lists[list], i));
+            const char *option = find_secret_option(argument, json_string_value(json_array_get(lists[list], i + 1)));
+            if (option)
+                return fail(error,
+                            "%s: source: launch: an argument is the value of \"%s\", and a plan is kept and hashed; "
+                            "set a variable where collect is started, and let \"sh\", \"-c\" put it there",
+                            plan->path, option);
+        }
+    return 0;
 }
 
 /* --- arms --------------------------------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -76,6 +77,38 @@ static void add_attempt(const char *folder, const char *arm, int block, const ch
     free(path);
 }
 
+/* Before anything of the plan is kept; of a run that has kept it already everything can still be said. */
+static void takes_no_secret_into_a_run_folder(void **state)
+{
+    (void)state;
+    static const char plan[] =
+        "{\"schema\": \"cleanslate.plan/1\", \"name\": \"tiny\", \"methods\": [\"auto\"], \"blocks\": 2,"
+        " \"source\": {\"kind\": \"server\", \"dialect\": \"vllm\", \"url\": \"http://127.0.0.1:0\","
+        " \"launch\": {\"argv\": [\"vllm\", \"--api-key\", \"sk-1\"]}},"
+        " \"workloads\": [{\"name\": \"code\", \"prompts\": \"p.jsonl\", \"max_new_tokens\": 8}]}";
+    char *folder = fixture_make_folder(), *run = file_join(folder, "tiny"), *path = file_join(folder, "mine.json"),
+         *said;
+    fixture_write(path, plan, strlen(plan));
+    const char *measure[] = {"--plan", path, "--runs", folder, NULL}, *check[] = {path, NULL};
+    assert_int_equal(call_command(folder, command_run, measure, &said), 1);
+    assert_non_null(strstr(said, "an argument is the value of \"--api-key\""));
+    free(said);
+    assert_int_equal(call_command(folder, command_plan_name, check, &said), 1);
+    free(said);
+    assert_int_equal(access(run, F_OK), -1);
+    add_attempt(folder, "tp1-auto", 1, "complete");
+    char *kept = file_join(run, "plan.json");
+    fixture_write(kept, plan, strlen(plan));
+    fixture_enter(run);
+    const char *show[] = {"--runs", folder, "tiny", NULL};
+    assert_int_equal(call_command(folder, command_status, show, &said), 0);
+    free(said);
+    free(kept);
+    free(path);
+    free(run);
+    fixture_remove_folder(folder);
+}
+
 static void shows_arms_by_blocks_and_what_is_wrong(void **state)
 {
     (void)state;
@@ -110,6 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_wrong_calls_with_one_line),
+        cmocka_unit_test(takes_no_secret_into_a_run_folder),
         cmocka_unit_test(shows_arms_by_blocks_and_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
