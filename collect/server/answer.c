@@ -21,7 +21,8 @@ void answer_init(struct answer *answer, const struct dialect *dialect)
                               .cached_tokens = ATTEMPT_ABSENT,
                               .tokens = ATTEMPT_ABSENT,
                               .rounds = ATTEMPT_ABSENT,
-                              .accepted_so_far = ATTEMPT_ABSENT};
+                              .accepted_so_far = ATTEMPT_ABSENT,
+                              .predicted_so_far = 1};
 }
 
 void answer_free(struct answer *answer)

@@ -32,10 +32,11 @@ struct answer {
     enum finish finish;
     bool ended; /* the server said that this is all */
 
-    int rounds;                     /* -1: not said */
-    int accepted_so_far, round_end; /* llama-server: drafted tokens that were accepted, as said with the last delivery
-                                       (-1: never), and all tokens with those of the round that last accepted any */
-    int *accepted, accepted_count;  /* tokens committed in each round, in no order that is known; NULL: not said */
+    int rounds;                                       /* -1: not said */
+    int accepted_so_far, predicted_so_far, round_end; /* llama-server: drafted tokens that were accepted (-1: never
+                                                         said), and all tokens, as said with the last delivery, and all
+                                                         with those of the round that last accepted any */
+    int *accepted, accepted_count; /* tokens committed in each round, in no order that is known; NULL: not said */
 
     char *error_code, *error_message;
     char head[ANSWER_HEAD_SIZE];

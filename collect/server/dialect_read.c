@@ -39,7 +39,8 @@ static void read_vllm_acceptance(const json_t *object, struct answer *answer)
 /* llama-server counts drafted and accepted tokens and no rounds. A round commits what it accepted and one token more;
  * the first token is in none. Without a drafter nothing is said, nor where nothing was drafted. Accepted tokens behind
  * an end token are counted, but no part of the output: how many they are follows from where the last round began, for
- * which each delivery must say its timings. At its limit an output ends with a round. */
+ * which each delivery must say its timings. Older servers count all of a round as predicted with its first delivery. At
+ * its limit an output ends with a round. */
 static void read_llama_timings(const json_t *timings, struct answer *answer)
 {
     int accepted = ATTEMPT_ABSENT, predicted = ATTEMPT_ABSENT;
@@ -50,9 +51,10 @@ static void read_llama_timings(const json_t *timings, struct answer *answer)
         return;
     const int before = answer->accepted_so_far > 0 ? answer->accepted_so_far : 0;
     if (accepted > before)
-        answer->round_end = predicted + accepted - before;
+        answer->round_end = answer->predicted_so_far + accepted - before + 1;
     if (answer->finish == FINISH_ABSENT) {
         answer->accepted_so_far = accepted > 0 ? accepted : 0;
+        answer->predicted_so_far = predicted;
         return;
     }
     const bool at_limit = answer->finish == FINISH_LENGTH;

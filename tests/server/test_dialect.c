@@ -554,6 +554,20 @@ static void llama_native(void **state)
     "data: {\"choices\":[],\"usage\":{\"completion_tokens\":9,\"prompt_tokens\":5}," TIMINGS(                          \
         "9", DRAFTED("8")) "data: [DONE]\n\n"
 
+/* The same of a server that counts all of a round as soon as it has verified it. */
+#define LLAMA_STOPPED_OLDER                                                                                            \
+    COMPLETIONS("40", "1", "")                                                                                         \
+    COMPLETIONS("41", "3", DRAFTED("1"))                                                                               \
+    COMPLETIONS("42", "3", DRAFTED("1"))                                                                               \
+    COMPLETIONS("43", "6", DRAFTED("3"))                                                                               \
+    COMPLETIONS("44", "6", DRAFTED("3"))                                                                               \
+    COMPLETIONS("45", "6", DRAFTED("3"))                                                                               \
+    COMPLETIONS("46", "7", DRAFTED("3"))                                                                               \
+    COMPLETIONS("47", "13", DRAFTED("8"))                                                                              \
+    COMPLETIONS("48", "13", DRAFTED("8"))                                                                              \
+    "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}],\"usage\":{\"completion_tokens\":13,"             \
+    "\"prompt_tokens\":5}," TIMINGS("13", DRAFTED("8")) "data: [DONE]\n\n"
+
 /* Accepted tokens that an end token cut off are no part of the output: the round that they were accepted in is one.
  * Where nothing says how many they were, the number of rounds is unknown. */
 static void llama_rounds_of_an_output_that_stops(void **state)
@@ -561,12 +575,13 @@ static void llama_rounds_of_an_output_that_stops(void **state)
     (void)state;
     static const struct {
         const char *route, *path, *body;
-        int rounds;
+        int tokens, rounds;
     } cases[] = {
-        {"native", "/completion", LLAMA_STOPPED(NATIVE, NATIVE_LAST), 4},
-        {"completions", "/v1/completions", LLAMA_STOPPED(COMPLETIONS, COMPLETIONS_LAST), 4},
-        {"chat", "/v1/chat/completions", LLAMA_STOPPED(CHAT, CHAT_LAST), 4},
-        {"native", "/completion", LLAMA_STOPPED(NATIVE_BARE, NATIVE_LAST), ATTEMPT_ABSENT},
+        {"native", "/completion", LLAMA_STOPPED(NATIVE, NATIVE_LAST), 9, 4},
+        {"completions", "/v1/completions", LLAMA_STOPPED(COMPLETIONS, COMPLETIONS_LAST), 9, 4},
+        {"completions", "/v1/completions", LLAMA_STOPPED_OLDER, 13, 4},
+        {"chat", "/v1/chat/completions", LLAMA_STOPPED(CHAT, CHAT_LAST), 9, 4},
+        {"native", "/completion", LLAMA_STOPPED(NATIVE_BARE, NATIVE_LAST), 9, ATTEMPT_ABSENT},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct bench bench;
@@ -576,7 +591,7 @@ static void llama_rounds_of_an_output_that_stops(void **state)
         pages[2].body = cases[i].body;
         char *keys = xformat("'dialect': 'llama', 'route': '%s'", cases[i].route);
         open_bench(&bench, pages, "tp1-linear", keys);
-        assert_int_equal(first_sample(&bench)->tokens, 9);
+        assert_int_equal(first_sample(&bench)->tokens, cases[i].tokens);
         assert_int_equal(first_sample(&bench)->rounds, cases[i].rounds);
         close_bench(&bench);
         free(keys);
