@@ -196,13 +196,21 @@ struct interval summary_estimate_unpaired(const struct cells *cells, const struc
 
 enum { VOIDS_UNPAIRED = RULE_VOIDS_TIMES | RULE_VOIDS_SPEEDUP };
 
+/* Whether there is a pair of which no speedup may be made: then none may be made of its attempts otherwise. */
+static bool is_refused(const struct pair *pair)
+{
+    return pair->baseline && pair->reason.rule && rule_table[rule_find(pair->reason.rule)].voids == RULE_VOIDS_SPEEDUP;
+}
+
 /* Only where no interval can be made of pairs. */
 static struct interval estimate_unpaired(const struct comparisons *comparisons, const struct comparison *comparison)
 {
-    bool paired = false;
-    for (int block = 0; block < comparisons->cells->blocks; block++)
+    bool paired = false, refused = false;
+    for (int block = 0; block < comparisons->cells->blocks; block++) {
         paired |= !isnan(comparison->pairs[block].log_ratio);
-    if (!comparison->workload || (paired && summary_is_paired(comparisons, comparison)))
+        refused |= is_refused(&comparison->pairs[block]);
+    }
+    if (!comparison->workload || refused || (paired && summary_is_paired(comparisons, comparison)))
         return (struct interval){NAN, NAN, NAN, 0};
     return summary_estimate_unpaired(comparisons->cells, comparison->arm, comparison->baseline, comparison->workload,
                                      VOIDS_UNPAIRED);

@@ -3,6 +3,7 @@
 #include "analyze/summary.h"
 #include "collect/base/json.h"
 #include "tests/analyze/campaign.h"
+#include "tests/analyze/checks.h"
 #include "tests/record/fixture.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ static const struct verdict *find(const struct verdicts *verdicts, enum rule_id 
 /* --- SPEEDUP_GT_ACCEPT -------------------------------------------------------------------------------------------- */
 
 /* On "code" b16 is so many times tau faster than auto, a value for each block; 0 ends them. */
-static void open_with_gains(struct campaign *campaign, const double *gains, const char *rules)
+static void write_gains(struct campaign *campaign, const double *gains, const char *rules)
 {
     int blocks = 0;
     while (gains[blocks])
@@ -40,6 +41,11 @@ static void open_with_gains(struct campaign *campaign, const double *gains, cons
         campaign_add(campaign, &(struct campaign_attempt){"tp1-linear", block, 1, 9e6, 1e6});
         campaign_add(campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6, 1e6});
     }
+}
+
+static void open_with_gains(struct campaign *campaign, const double *gains, const char *rules)
+{
+    write_gains(campaign, gains, rules);
     campaign_read(campaign);
 }
 
@@ -90,6 +96,20 @@ static void test_it_voids_the_speedup_over_auto_alone(void **state)
     pair = &campaign_comparison(&campaign, "tp1-b16", "tp1-linear", "code")->pairs[1]; /* 9 times */
     assert_false(isnan(pair->log_ratio));
     assert_non_null(cell_usable(campaign_cell(&campaign, "tp1-b16", "code"), 2, RULE_VOIDS_ALL));
+    campaign_close(&campaign);
+}
+
+/* What pairs may not say, all blocks together do not say either. */
+static void test_what_it_voids_does_not_come_back_unpaired(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    write_gains(&campaign, (const double[]){1.5, 1.5, 1.5, 0}, "{}");
+    json_t *summary = check_build(&campaign);
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "code");
+    check_null(comparison, "speedup");
+    check_null(comparison, "speedup_unpaired");
+    json_decref(summary);
     campaign_close(&campaign);
 }
 
@@ -216,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_speedup_beyond_acceptance),
         cmocka_unit_test(test_it_voids_the_speedup_over_auto_alone),
+        cmocka_unit_test(test_what_it_voids_does_not_come_back_unpaired),
         cmocka_unit_test(test_budgets_without_effect),
         cmocka_unit_test(test_drift),
         cmocka_unit_test(test_drift_marks_every_number_and_is_listed_once),
