@@ -68,9 +68,35 @@ static void judge_means(const struct attempt *attempt, int limit, struct verdict
     }
 }
 
+/* Of all requests together, as the file states it or as counters grew: the tokens a round on average, without the first
+ * of each answer; NaN where unknown. */
+static double mean_of_all(const struct attempt *attempt)
+{
+    const struct observed *observed = &attempt->observed;
+    const double drafts = observed_growth(observed, "drafts");
+    if (!attempt_is_stated(attempt))
+        return drafts > 0 ? 1 + observed_growth(observed, "accepted_tokens") / drafts : NAN;
+    return observed->completed > 0 && observed->tokens > 0
+               ? observed->accept_length * (1 - (double)observed->completed / (double)observed->tokens)
+               : NAN;
+}
+
+/* A baseline that drafts is none, whether drafts are accepted or not. */
+static void judge_all(const struct attempt *attempt, int limit, struct verdicts *verdicts)
+{
+    const double drafts = observed_growth(&attempt->observed, "drafts"), mean = mean_of_all(attempt);
+    if (attempt->arm.method == METHOD_AUTO && drafts > 0)
+        verdicts_add(verdicts, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, NULL, drafts, 0,
+                     "the source counted %g drafts while plain decoding was measured", drafts);
+    else if (mean > limit)
+        verdicts_add(verdicts, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, NULL, mean, limit,
+                     "rounds committed %.4g tokens on average, and at most %d are possible", mean, limit);
+}
+
 void rule_accept_out_of_range(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
     (void)threshold;
+    const int before = verdicts->count;
     const int limit = accepted_limit(attempt);
     const struct sample *worst = NULL;
     int found = 0, worst_round = 0;
@@ -93,6 +119,8 @@ void rule_accept_out_of_range(const struct attempt *attempt, double threshold, s
                      limit, worst->workload, worst->prompt, worst_round + 1, worst->accepted[worst_round]);
     else
         judge_means(attempt, limit, verdicts);
+    if (verdicts->count == before)
+        judge_all(attempt, limit, verdicts);
 }
 
 void rule_audit_regret(const struct attempt *attempt, double threshold, struct verdicts *verdicts)

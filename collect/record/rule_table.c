@@ -39,8 +39,9 @@ const struct rule rule_table[RULE_COUNT] = {
          rule_output_short, NULL},
     [RULE_OUTPUT_LONG] = {"OUTPUT_LONG", 1, RULE_WORKLOAD, RULE_VOIDS_ALL, RULE_INVALID, 1.02, 10,
                           "An output is longer than asked.", rule_output_long, NULL},
-    [RULE_ACCEPT_OUT_OF_RANGE] = {"ACCEPT_OUT_OF_RANGE", 2, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
-                                  "A round committed no token, or more than block and budget allow.",
+    [RULE_ACCEPT_OUT_OF_RANGE] = {"ACCEPT_OUT_OF_RANGE", 3, RULE_ATTEMPT, RULE_VOIDS_ALL, RULE_INVALID, NAN, 0,
+                                  "A round committed no token, or more than block and budget allow, or plain decoding "
+                                  "had drafts.",
                                   rule_accept_out_of_range, NULL},
     [RULE_ACCEPT_SUM] = {"ACCEPT_SUM", 1, RULE_SAMPLE, RULE_VOIDS_TAU, RULE_INVALID, NAN, 0,
                          "The tokens that the rounds committed do not add up to the output.", rule_accept_sum, NULL},

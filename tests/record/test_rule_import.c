@@ -155,6 +155,28 @@ static void asks_for_103(struct attempt *a)
     asks(a, 103);
 }
 
+/* Of 100 tokens each answer has one in no round: 99 in at most 9 a round. */
+static void commits(struct attempt *a, double length)
+{
+    is_stated(a);
+    a->observed.accept_length = length;
+}
+
+static void commits_9(struct attempt *a)
+{
+    commits(a, 9.09);
+}
+
+static void commits_more_than_9(struct attempt *a)
+{
+    commits(a, 9.1);
+}
+
+static void commits_1(struct attempt *a)
+{
+    commits(a, 1.01);
+}
+
 static void adds_up_by_position(struct attempt *a, double length)
 {
     is_stated(a);
@@ -251,6 +273,10 @@ static void test_each_rule_fires_where_it_should(void **state)
         {"tp1-b16", asks_for_102, NO_RULE, RULE_VALID, false, NAN},
         {"tp1-b16", asks_for_103, RULE_OUTPUT_SHORT, RULE_SUSPECT, false, 100. / 103},
         {"tp1-b16", repeats_its_load_too_often, RULE_LITTLES_LAW, RULE_INVALID, true, 40 * 8.1e8 / 16e9},
+        {"tp1-b8", commits_9, NO_RULE, RULE_VALID, false, NAN},
+        {"tp1-b8", commits_more_than_9, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, true, 9.1 * .99},
+        {"tp1-auto", commits_1, NO_RULE, RULE_VALID, false, NAN},
+        {"tp1-auto", is_stated, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, true, 2.5 * .99},
         {"tp1-b16", adds_up_nearly, NO_RULE, RULE_VALID, false, NAN},
         {"tp1-b16", adds_up_to_half, RULE_ACCEPT_SUM, RULE_INVALID, true, 1.75},
         {"tp1-b16", rounds_its_rate, NO_RULE, RULE_VALID, false, NAN},

@@ -105,6 +105,24 @@ static void counts_no_drafts(struct attempt *a)
     observed_add_counter(&a->observed, "drafts", 10, 10);
 }
 
+static void counts_accepted(struct attempt *a, double tokens)
+{
+    knows_no_rounds(a);
+    observed_add_counter(&a->observed, "drafts", 10, 20);
+    observed_add_counter(&a->observed, "accepted_tokens", 100, 100 + tokens);
+}
+
+/* Of a draft 8 tokens at most. */
+static void counts_what_may_be(struct attempt *a)
+{
+    counts_accepted(a, 80);
+}
+
+static void counts_more_than_may_be(struct attempt *a)
+{
+    counts_accepted(a, 81);
+}
+
 /* --- room --------------------------------------------------------------------------------------------------------- */
 
 static void has_2_slots(struct attempt *a)
@@ -353,6 +371,10 @@ static const struct rule_case cases[] = {
     {"tp1-b8", knows_rounds_of_one, NO_RULE},
     {"tp1-b8", counts_drafts, NO_RULE},
     {"tp1-b8", counts_no_drafts, RULE_SPEC_METRICS_MISSING, RULE_INVALID, false, 0},
+    {"tp1-b8", counts_what_may_be, NO_RULE},
+    {"tp1-b8", counts_more_than_may_be, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, true, 9.1},
+    {"tp1-auto", counts_no_drafts, NO_RULE},
+    {"tp1-auto", counts_drafts, RULE_ACCEPT_OUT_OF_RANGE, RULE_INVALID, true, 30},
     {"tp1-b8-c2", has_2_slots, NO_RULE},
     {"tp1-b8-c2", has_1_slot, RULE_CONCURRENCY_CAPPED, RULE_INVALID, true, 1},
     {"tp1-b8-c2", runs_2, NO_RULE},
