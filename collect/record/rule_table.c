@@ -77,7 +77,7 @@ const struct rule rule_table[RULE_COUNT] = {
         {"TOO_FEW_REQUESTS", 2, RULE_ATTEMPT, RULE_VOIDS_THROUGHPUT, RULE_INVALID, 4, 1e6,
          "Too few requests for so many at a time (invalid below 2 for each): the slots were hardly ever all filled.",
          rule_too_few_requests, NULL},
-    [RULE_PREFIX_CACHE_HIT] = {"PREFIX_CACHE_HIT", 1, RULE_WORKLOAD, RULE_VOIDS_TTFT, RULE_INVALID, .01, 1,
+    [RULE_PREFIX_CACHE_HIT] = {"PREFIX_CACHE_HIT", 2, RULE_WORKLOAD, RULE_VOIDS_TTFT, RULE_INVALID, .01, 1,
                                "Prompts came from the cache of a request before them, beyond what all of them begin "
                                "with, so that their prefill was not paid for.",
                                rule_prefix_cache_hit, NULL},

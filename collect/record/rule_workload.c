@@ -203,18 +203,41 @@ static struct cached count_cached(const struct attempt *attempt, const struct at
     return cached;
 }
 
+/* The same of all workloads together, by a server's counter, where no answer says how much of its prompt was cached. */
+static struct cached count_grown(const struct attempt *attempt)
+{
+    struct cached cached = {0};
+    double common = 0;
+    for (int i = 0; i < attempt->workload_count; i++) {
+        const struct attempt_workload *workload = &attempt->workloads[i];
+        const struct sample *sample;
+        for (int at = 0; (sample = attempt_next_sample(attempt, workload->name, &at));) {
+            if (sample->cached_tokens >= 0)
+                return (struct cached){0};
+            cached.tokens += sample->prompt_tokens > 0 ? sample->prompt_tokens : 0;
+            common += workload->common_tokens > 0 ? workload->common_tokens : 0;
+        }
+    }
+    if (cached.tokens > 0)
+        cached.beyond = fmax(observed_growth(&attempt->observed, "cached_tokens") - common, 0);
+    return cached;
+}
+
+static void judge_cached(struct cached cached, const char *workload, double threshold, struct verdicts *verdicts)
+{
+    if (cached.beyond > threshold * cached.tokens)
+        verdicts_add(verdicts, RULE_PREFIX_CACHE_HIT, RULE_INVALID, workload, cached.beyond / cached.tokens, threshold,
+                     "%.0f of %.0f prompt tokens came from the cache", cached.beyond, cached.tokens);
+}
+
 void rule_prefix_cache_hit(const struct attempt *attempt, double threshold, struct verdicts *verdicts)
 {
     if (attempt_is_stated(attempt) && json_is_true(rule_source_value(attempt, NULL, "prefix_cache")))
         verdicts_add(verdicts, RULE_PREFIX_CACHE_HIT, RULE_NOTE, NULL, NAN, threshold,
                      "the server's prefix cache was on, and nothing says what came from it");
-    for (int i = 0; i < attempt->workload_count; i++) {
-        const struct cached cached = count_cached(attempt, &attempt->workloads[i]);
-        if (cached.beyond > threshold * cached.tokens)
-            verdicts_add(verdicts, RULE_PREFIX_CACHE_HIT, RULE_INVALID, attempt->workloads[i].name,
-                         cached.beyond / cached.tokens, threshold, "%.0f of %.0f prompt tokens came from the cache",
-                         cached.beyond, cached.tokens);
-    }
+    for (int i = 0; i < attempt->workload_count; i++)
+        judge_cached(count_cached(attempt, &attempt->workloads[i]), attempt->workloads[i].name, threshold, verdicts);
+    judge_cached(count_grown(attempt), NULL, threshold, verdicts);
 }
 
 /* The mean gap between deliveries by the mean time a token, over the same samples; NaN where they are unknown. */

@@ -308,6 +308,49 @@ static void warms_up_from_the_cache(struct attempt *a)
     a->samples[7].warmup = true;
 }
 
+/* Of 10 prompts of 20 tokens, as a counter says alone. */
+static void counts_cached(struct attempt *a, int cached, int common)
+{
+    finds(a, ATTEMPT_ABSENT, common);
+    for (int i = 0; i < a->sample_count; i++)
+        a->samples[i].cached_tokens = ATTEMPT_ABSENT;
+    observed_add_counter(&a->observed, "cached_tokens", 1000, 1000 + cached);
+}
+
+static void counts_1_percent(struct attempt *a)
+{
+    counts_cached(a, 2, ATTEMPT_ABSENT);
+}
+
+static void counts_more(struct attempt *a)
+{
+    counts_cached(a, 3, ATTEMPT_ABSENT);
+}
+
+static void counts_what_all_have(struct attempt *a)
+{
+    counts_cached(a, 52, 5);
+}
+
+static void counts_more_than_all_have(struct attempt *a)
+{
+    counts_cached(a, 53, 5);
+}
+
+/* Others may use the server as well. */
+static void counts_more_than_answers_say(struct attempt *a)
+{
+    finds(a, 2, ATTEMPT_ABSENT);
+    observed_add_counter(&a->observed, "cached_tokens", 1000, 1100);
+}
+
+static void counts_cached_of_unknown_prompts(struct attempt *a)
+{
+    counts_more(a);
+    for (int i = 0; i < a->sample_count; i++)
+        a->samples[i].prompt_tokens = ATTEMPT_ABSENT;
+}
+
 /* A token takes 500 ns; the first of them comes alone, the others in so many deliveries of 4000 ns together. */
 static void delivers(struct attempt *a, int chunks)
 {
@@ -399,6 +442,12 @@ static const struct rule_case cases[] = {
     {"tp1-b8", finds_what_all_have, NO_RULE},
     {"tp1-b8", finds_more_than_all_have, RULE_PREFIX_CACHE_HIT, RULE_INVALID, false, .015},
     {"tp1-b8", warms_up_from_the_cache, NO_RULE},
+    {"tp1-b8", counts_1_percent, NO_RULE},
+    {"tp1-b8", counts_more, RULE_PREFIX_CACHE_HIT, RULE_INVALID, true, .015},
+    {"tp1-b8", counts_what_all_have, NO_RULE},
+    {"tp1-b8", counts_more_than_all_have, RULE_PREFIX_CACHE_HIT, RULE_INVALID, true, .015},
+    {"tp1-b8", counts_more_than_answers_say, NO_RULE},
+    {"tp1-b8", counts_cached_of_unknown_prompts, NO_RULE},
     {"tp1-b8", delivers_tokens, NO_RULE},
     {"tp1-b8", delivers_7_chunks, NO_RULE},
     {"tp1-b8", delivers_4_chunks, RULE_ITL_PER_CHUNK, RULE_INVALID, false, 2},
