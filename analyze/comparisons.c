@@ -108,7 +108,8 @@ static void measure_pair(const struct cell *arm, struct pair *pair)
     pair->arm_tpot_ns = samples_tpot_ns(&of_arm);
     pair->baseline_tpot_ns = samples_tpot_ns(&of_baseline);
     pair->log_ratio = log(pair->baseline_tpot_ns / pair->arm_tpot_ns);
-    pair->log_gain = log(pair->baseline_tpot_ns * of_arm.rounds / of_arm.decode_ns);
+    if (rule_worst(&pair->arm->verdicts, workload, RULE_VOIDS_TAU) != RULE_INVALID)
+        pair->log_gain = log(pair->baseline_tpot_ns * of_arm.rounds / of_arm.decode_ns);
     if (rule_worst(&pair->arm->verdicts, workload, VOIDS_END_TO_END) != RULE_INVALID &&
         rule_worst(&pair->baseline->verdicts, workload, VOIDS_END_TO_END) != RULE_INVALID &&
         rule_worst(&pair->verdicts, workload, VOIDS_END_TO_END) != RULE_INVALID)

@@ -14,7 +14,8 @@ struct pair {
     double log_ratio;      /* log of the baseline's time a token over the arm's; NaN: dropped, for `reason` */
     double log_end_to_end; /* the same with the time to the first token; NaN where missing */
     double arm_tpot_ns, baseline_tpot_ns;
-    double log_gain; /* log of the baseline's time a token over the arm's time a round: of the ratio over tau */
+    double log_gain; /* log of the baseline's time a token over the arm's time a round: of the ratio over tau; NaN where
+                      * missing, or where tau is void */
     struct verdicts verdicts; /* of the pair rules; of all workloads */
     struct reason reason;
 };

@@ -82,7 +82,7 @@ static const struct metric {
     {"end_to_end_tokens_per_s", end_to_end_tokens_per_s, VOIDS_END_TO_END, false},
     {"aggregate_tokens_per_s", aggregate_tokens_per_s, SUMMARY_VOIDS_AGGREGATE, false},
     {"aggregate_per_device", aggregate_per_device, SUMMARY_VOIDS_AGGREGATE, false},
-    {"round_ms", round_ms, RULE_VOIDS_TIMES, false},
+    {"round_ms", round_ms, SUMMARY_VOIDS_ROUND, false},
     {"communicate_share", communicate_share, RULE_VOIDS_TIMES, false},
     {"joules_per_token", joules_per_token, VOIDS_END_TO_END, false},
 };

@@ -45,7 +45,7 @@ static double count_nodes(const struct attempt *attempt)
 
 static bool fill_point(const struct cell *cell, int block, struct point *point)
 {
-    const struct attempt *attempt = cell_usable(cell, block, RULE_VOIDS_TIMES);
+    const struct attempt *attempt = cell_usable(cell, block, SUMMARY_VOIDS_ROUND);
     struct stage_sums sums = {0};
     if (!attempt)
         return false;

@@ -261,7 +261,8 @@ static json_t *make_round_cost(const struct comparisons *comparisons, const stru
         int count = 0;
         for (int block = 0; block < comparisons->cells->blocks; block++) {
             const struct pair *pair = &comparison->pairs[block];
-            const double cost = isnan(pair->log_ratio) ? NAN : cost_of(pair, comparison->workload->name, part);
+            const double cost =
+                isnan(pair->log_ratio) || isnan(pair->log_gain) ? NAN : cost_of(pair, comparison->workload->name, part);
             if (isfinite(cost))
                 values[count++] = cost;
         }

@@ -12,6 +12,9 @@
 /* What takes the throughput of all requests together, their prefills among them. */
 enum { SUMMARY_VOIDS_AGGREGATE = RULE_VOIDS_TIMES | RULE_VOIDS_TTFT | RULE_VOIDS_THROUGHPUT };
 
+/* What takes the time of a round: where tau is void, so is the number of rounds. */
+enum { SUMMARY_VOIDS_ROUND = RULE_VOIDS_TIMES | RULE_VOIDS_TAU };
+
 /* "cells", "comparisons", "verdicts". tuning NULL: the plan has no tuning blocks. */
 json_t *summary_make_cells(const struct comparisons *comparisons);
 json_t *summary_make_comparisons(const struct comparisons *comparisons);

@@ -138,14 +138,21 @@ static json_t *make_stages(const struct stage_sums *sums, double by)
     return object;
 }
 
-static void set_stages(const struct cells *cells, const struct cell *cell, json_t *object)
+static struct stage_sums sum_stages(const struct cells *cells, const struct cell *cell, unsigned voided_by)
 {
     struct stage_sums sums = {0};
     for (int block = 1; block <= cells->blocks; block++)
-        if (cell_usable(cell, block, RULE_VOIDS_TIMES))
-            samples_add_stages(cell_usable(cell, block, RULE_VOIDS_TIMES), cell->workload->name, NULL, &sums);
-    json_set(object, "stages_ms", make_stages(&sums, sums.rounds * 1e6));
-    json_set(object, "stages_share", make_stages(&sums, sums.decode_ns));
+        if (cell_usable(cell, block, voided_by))
+            samples_add_stages(cell_usable(cell, block, voided_by), cell->workload->name, NULL, &sums);
+    return sums;
+}
+
+static void set_stages(const struct cells *cells, const struct cell *cell, json_t *object)
+{
+    const struct stage_sums of_rounds = sum_stages(cells, cell, SUMMARY_VOIDS_ROUND);
+    const struct stage_sums all = sum_stages(cells, cell, RULE_VOIDS_TIMES);
+    json_set(object, "stages_ms", make_stages(&of_rounds, of_rounds.rounds * 1e6));
+    json_set(object, "stages_share", make_stages(&all, all.decode_ns));
 }
 
 void summary_set_rounds(const struct cells *cells, const struct cell *cell, json_t *object)

@@ -47,13 +47,15 @@ void campaign_open(struct campaign *campaign, int blocks, const char *rules)
 
 /* --- attempts ----------------------------------------------------------------------------------------------------- */
 
-static void set_rounds(struct sample *sample, bool plain, int prompt, bool others)
+static void set_rounds(struct sample *sample, bool plain, int prompt, bool others, int too_many)
 {
     static const int of_trees[PROMPTS][3] = {{4, 4, 5}, {4, 5, 4}, {6, 7}};
     sample->rounds = plain ? TOKENS - FIRST_TOKENS : prompt == PROMPTS ? 2 : 3;
-    sample->accepted = xcalloc((size_t)sample->rounds, sizeof *sample->accepted);
+    sample->accepted = xcalloc((size_t)(sample->rounds + too_many), sizeof *sample->accepted);
     for (int i = 0; i < sample->rounds; i++)
         sample->accepted[i] = plain ? 1 : of_trees[others && prompt == 1 ? 1 : prompt - 1][i];
+    for (int i = 0; i < too_many; i++)
+        sample->accepted[sample->rounds++] = 1;
 }
 
 static void set_tokens(struct sample *sample, float margin, bool diverges, bool repetitive)
@@ -110,7 +112,7 @@ static json_t *make_sample(const struct campaign_attempt *attempt, const char *w
         set_tokens(&sample, attempt->margin, code && prompt == attempt->diverging_prompt,
                    code && prompt <= attempt->repetitive);
         sample.tokens -= code && prompt == attempt->short_prompt;
-        set_rounds(&sample, plain, prompt, attempt->other_rounds);
+        set_rounds(&sample, plain, prompt, attempt->other_rounds, code ? attempt->rounds_too_many : 0);
         set_times(&sample, plain, tpot_ns, start_ns);
     } else {
         sample.error_code = xstrdup("TIMEOUT");

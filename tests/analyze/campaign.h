@@ -38,6 +38,7 @@ struct campaign_attempt {
     int diverging_prompt;                   /* of code: its third token is another one */
     float margin;                           /* of every token; 0: 2 */
     int short_prompt;                       /* of code: its output ends one token before the limit */
+    int rounds_too_many;                    /* of each answer of code, of one token each */
     int repetitive;                         /* so many of code's outputs, the first, go round in a circle */
 };
 

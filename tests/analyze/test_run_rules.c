@@ -113,6 +113,38 @@ static void test_what_it_voids_does_not_come_back_unpaired(void **state)
     campaign_close(&campaign);
 }
 
+/* Where more rounds are told than the output has room for, tau is void, and so is what is held against it or made of
+ * the number of rounds. The times are not: of 13 tokens the 12 are believed that were emitted. */
+static void test_a_void_acceptance_length_judges_nothing(void **state)
+{
+    (void)state;
+    struct campaign campaign;
+    campaign_open(&campaign, 3, "{}");
+    for (int block = 1; block <= 3; block++) {
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", block, 1, 4e6, 4e6 + block});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-linear", block, 1, 2e6, 2e6});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", block, 1, 1e6, 1e6, .rounds_too_many = 3});
+    }
+    json_t *summary = check_build(&campaign);
+    const json_t *comparison = check_find(summary, "comparisons", "tp1-b16", "tp1-auto", "code"), *cell;
+    check_number(json_object_get(comparison, "speedup"), "value", 4 * 12. / 13);
+    check_null(comparison, "break_even_tau");
+    check_null(comparison, "round_cost");
+    cell = check_cell(summary, "tp1-b16", "code");
+    check_null(cell, "tau");
+    check_null(cell, "round_ms");
+    check_null(cell, "stages_ms");
+    check_number(json_object_get(cell, "tpot_ms"), "value", 13 / 12.);
+    check_number(json_object_get(check_cell(summary, "tp1-b16", "maths"), "tau"), "value", TAU);
+    const json_t *fits, *model = json_array_get(json_object_get(summary, "round_models"), 0);
+    size_t i;
+    json_array_foreach(json_object_get(model, "fits"), i, fits)
+        assert_false(json_equal(json_object_get(fits, "arm"), json_object_get(cell, "arm")) &&
+                     json_equal(json_object_get(fits, "workload"), json_object_get(cell, "workload")));
+    json_decref(summary);
+    campaign_close(&campaign);
+}
+
 /* --- KNOB_NO_EFFECT ----------------------------------------------------------------------------------------------- */
 
 /* The level at which b16 is said to do what b8 does, in 8 rounds a workload. */
@@ -237,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_a_speedup_beyond_acceptance),
         cmocka_unit_test(test_it_voids_the_speedup_over_auto_alone),
         cmocka_unit_test(test_what_it_voids_does_not_come_back_unpaired),
+        cmocka_unit_test(test_a_void_acceptance_length_judges_nothing),
         cmocka_unit_test(test_budgets_without_effect),
         cmocka_unit_test(test_drift),
         cmocka_unit_test(test_drift_marks_every_number_and_is_listed_once),
