@@ -213,6 +213,17 @@ struct cell *cells_at(const struct cells *cells, int arm, int workload)
     return &cells->items[arm * cells->plan->workload_count + workload];
 }
 
+const struct cell *cells_find_auto(const struct cells *cells, const struct arm *arm,
+                                   const struct plan_workload *workload)
+{
+    const struct plan *plan = cells->plan;
+    for (int i = 0; i < plan->arm_count; i++)
+        if (plan->arms[i].method == METHOD_AUTO && plan->arms[i].tensor_parallel == arm->tensor_parallel &&
+            plan->arms[i].concurrency == arm->concurrency)
+            return cells_at(cells, i, (int)(workload - plan->workloads));
+    return NULL;
+}
+
 const struct attempt *cell_usable(const struct cell *cell, int block, unsigned metrics)
 {
     const struct cell_block *at = &cell->blocks[block - 1];

@@ -66,6 +66,10 @@ int cells_block_of(const struct cells *cells, const struct attempt *attempt);
 
 struct cell *cells_at(const struct cells *cells, int arm, int workload);
 
+/* The cell of plain decoding on as many ranks and with as many requests in flight; NULL where there is none. */
+const struct cell *cells_find_auto(const struct cells *cells, const struct arm *arm,
+                                   const struct plan_workload *workload);
+
 /* The attempt to make `metrics` of in that block; NULL where there is none. */
 const struct attempt *cell_usable(const struct cell *cell, int block, unsigned metrics);
 

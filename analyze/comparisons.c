@@ -68,6 +68,23 @@ static const struct judged *find_baseline(const struct cells *cells, const struc
     return NULL;
 }
 
+/* A baseline that a later try replaced was not held against auto with its cell: what voids it beside auto of its own
+ * session. Empty: nothing does. */
+static struct reason refuse_replaced(const struct cells *cells, const struct cell *baseline, int block,
+                                     const struct judged *replaced)
+{
+    const struct cell *plain = cells_find_auto(cells, baseline->arm, baseline->workload);
+    if (baseline->arm->method == METHOD_AUTO || replaced == baseline->blocks[block - 1].counted || !plain)
+        return (struct reason){0};
+    const struct judged *beside = find_baseline(cells, plain, block, replaced);
+    struct verdicts verdicts = {0};
+    if (beside)
+        rule_judge_pair(&replaced->attempt, &beside->attempt, &cells->plan->rules, &verdicts);
+    struct reason reason = reason_from_verdicts(&replaced->attempt, &verdicts, baseline->workload->name, VOIDS_RATIO);
+    verdicts_free(&verdicts);
+    return reason;
+}
+
 static struct reason explain_unusable(const struct cell *cell, int block)
 {
     const struct cell_block *at = &cell->blocks[block - 1];
@@ -135,6 +152,8 @@ static void fill_pair(const struct cells *cells, struct cell *arm, const struct 
     if (baseline->arm->method == METHOD_AUTO)
         cell_void(arm, block, &pair->verdicts);
     pair->reason = reason_from_verdicts(&pair->arm->attempt, &pair->verdicts, arm->workload->name, VOIDS_RATIO);
+    if (!pair->reason.rule)
+        pair->reason = refuse_replaced(cells, baseline, block, pair->baseline);
     if (!pair->reason.rule)
         measure_pair(arm, pair);
 }

@@ -42,22 +42,10 @@ static void note_attempt(const struct comparisons *comparisons, const struct jud
         suspects->any = suspects->left_out[block] = suspects->outliers[block] = true;
 }
 
-/* The cell of plain decoding on as many ranks and with as many requests in flight; NULL where there is none. */
-static const struct cell *find_auto(const struct cells *cells, const struct arm *arm,
-                                    const struct plan_workload *workload)
-{
-    const struct plan *plan = cells->plan;
-    for (int i = 0; i < plan->arm_count; i++)
-        if (plan->arms[i].method == METHOD_AUTO && plan->arms[i].tensor_parallel == arm->tensor_parallel &&
-            plan->arms[i].concurrency == arm->concurrency)
-            return cells_at(cells, i, (int)(workload - plan->workloads));
-    return NULL;
-}
-
 bool suspects_are_repetitive(const struct cells *cells, const struct arm *arm, const struct plan_workload *workload,
                              int block)
 {
-    const struct cell *plain = find_auto(cells, arm, workload);
+    const struct cell *plain = cells_find_auto(cells, arm, workload);
     const struct judged *judged = plain ? plain->blocks[block].counted : NULL;
     for (int i = 0; judged && i < judged->verdicts.count; i++) {
         const struct verdict *verdict = &judged->verdicts.items[i];

@@ -184,6 +184,31 @@ static void test_outputs_that_are_not_the_targets_void_the_arm(void **state)
     campaign_close(&campaign);
 }
 
+/* A linear block whose session is over is the baseline of trees of that session still, if its outputs are the target's.
+ */
+static void test_a_replaced_baseline_must_be_the_targets_as_well(void **state)
+{
+    (void)state;
+    for (int diverging = 0; diverging < 3; diverging += 2) {
+        struct campaign campaign;
+        campaign_open(&campaign, 1, "{}");
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", 1, 1, 2000, 2000});
+        campaign_add(&campaign,
+                     &(struct campaign_attempt){"tp1-linear", 1, 1, 1500, 1500, .diverging_prompt = diverging});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-b16", 1, 1, 1000, 1000});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-auto", 1, 2, 3000, 3000, .boot_id = "another"});
+        campaign_add(&campaign, &(struct campaign_attempt){"tp1-linear", 1, 2, 1500, 1500, .boot_id = "another"});
+        campaign_read(&campaign);
+        const struct pair *code = &campaign_comparison(&campaign, "tp1-b16", "tp1-linear", "code")->pairs[0];
+        if (diverging)
+            assert_dropped(code, "OUTPUT_DIVERGES");
+        else
+            assert_near(code->log_ratio, log(1.5));
+        assert_near(campaign_comparison(&campaign, "tp1-b16", "tp1-linear", "maths")->pairs[0].log_ratio, log(1.5));
+        campaign_close(&campaign);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_trees_are_not_compared_with_another_drafters_blocks),
         cmocka_unit_test(test_only_prompts_that_both_answered_count),
         cmocka_unit_test(test_outputs_that_are_not_the_targets_void_the_arm),
+        cmocka_unit_test(test_a_replaced_baseline_must_be_the_targets_as_well),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
