@@ -9,8 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- what goes ------------------------------------------------------------------------------------------------------
- */
+/* --- what goes ---------------------------------------------------------------------------------------------------- */
 
 /* What is purged: attempts[count]. */
 struct selection {
@@ -65,8 +64,7 @@ static bool ask(int count)
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-/* --- removing -------------------------------------------------------------------------------------------------------
- */
+/* --- removing ----------------------------------------------------------------------------------------------------- */
 
 static json_t *make_details(const struct judged *judged)
 {
@@ -111,8 +109,7 @@ static int finish_former(const struct run *run, struct error *error)
     return result;
 }
 
-/* --- the command ----------------------------------------------------------------------------------------------------
- */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 static int purge_run(struct revision *revision, char **names, int count, const void *context, struct error *error)
 {

@@ -20,8 +20,7 @@ static void add(struct verification *verification, char *problem)
     verification->problems[count] = problem;
 }
 
-/* --- the ledger -----------------------------------------------------------------------------------------------------
- */
+/* --- the ledger --------------------------------------------------------------------------------------------------- */
 
 /* Whether `object` carries count and head of the ledger's first so many lines; so does what carries nothing. A line's
  * hash stands in the line behind it. */
@@ -52,8 +51,7 @@ static void verify_chain(const struct ledger *ledger, struct verification *verif
     }
 }
 
-/* --- files ----------------------------------------------------------------------------------------------------------
- */
+/* --- files -------------------------------------------------------------------------------------------------------- */
 
 static void add_problem(void *context, char *problem)
 {

@@ -38,8 +38,7 @@ void tree_build_path(const struct tree_draft *draft, int root_token, struct tree
  * the acceptance length of the round, since the last node's choice is the bonus. */
 int tree_walk(const struct tree *tree, const int *chosen, int *path);
 
-/* --- for benchmarks without a real drafter: trees of a recorded shape, a path of a wished length -------------------
- */
+/* --- for benchmarks without a real drafter: trees of a recorded shape, a path of a wished length ------------------ */
 
 /* Of the first `count` nodes of a tree by its parents: the deepest one's depth. */
 int tree_depth(const int *parents, int count);

@@ -84,8 +84,7 @@ struct take_figure {
 
 void take_figures(struct imported *imported, const struct take_figure *figures);
 
-/* --- units: nanoseconds from what a key is in; -1 where it is unknown, negative or beyond a record's times ----------
- */
+/* --- units: nanoseconds from what a key is in; -1 where it is unknown, negative or beyond a record's times -------- */
 
 #define NS_OF_S 1e9
 #define NS_OF_MS 1e6

@@ -12,8 +12,7 @@ static bool is_within(const struct telemetry *reading, int device, struct rule_s
     return reading->device == device && (time_ns < 0 || (time_ns >= span.first_ns && time_ns <= span.last_ns));
 }
 
-/* --- slowed down by heat or hardware: an attempt shows it by itself ------------------------------------------------
- */
+/* --- slowed down by heat or hardware: an attempt shows it by itself ----------------------------------------------- */
 
 static void judge_device(const struct attempt *attempt, int device, struct verdicts *verdicts)
 {
@@ -37,8 +36,7 @@ void rule_throttled(const struct attempt *attempt, double threshold, struct verd
         judge_device(attempt, device, verdicts);
 }
 
-/* --- clocks under the power cap, beside those of the same cells ----------------------------------------------------
- */
+/* --- clocks under the power cap, beside those of the same cells --------------------------------------------------- */
 
 /* Attempts [first, end) of one arm. */
 struct group {

@@ -108,8 +108,7 @@ static bool take_real(struct cursor *cursor, double *number)
     return true;
 }
 
-/* --- lists, of as many entries as the sample said before -----------------------------------------------------------
- */
+/* --- lists, of as many entries as the sample said before ---------------------------------------------------------- */
 
 static bool take_whole_list(struct cursor *cursor, int count, int64_t maximum, int **values)
 {

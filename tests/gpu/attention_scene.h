@@ -178,8 +178,7 @@ static inline void free_scene(struct scene *scene)
     free(scene->tiles);
 }
 
-/* --- there and back --------------------------------------------------------------------------------------------------
- */
+/* --- there and back ----------------------------------------------------------------------------------------------- */
 
 static inline void receive(float *to, const void *from, size_t count)
 {

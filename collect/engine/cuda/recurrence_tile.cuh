@@ -15,8 +15,7 @@
 #define OWN ((TILE + WARPS - 1) / WARPS)          /* rows of a tile that a warp has: every WARPS-th */
 #define BLOCKS (RECURRENT_SIZE_MAXIMUM / COLUMNS) /* of a head, at most */
 
-/* --- the blocks of a head, which are a cluster ---------------------------------------------------------------------
- */
+/* --- the blocks of a head, which are a cluster -------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void store_there(uint32_t to, float x)
 {
