@@ -64,7 +64,7 @@ const struct rule rule_table[RULE_COUNT] = {
                          rule_cold_first, NULL},
     [RULE_SHORT_RUN] = {"SHORT_RUN", 1, RULE_ATTEMPT, RULE_VOIDS_NONE, RULE_SUSPECT, 10, 1e6,
                         "An imported run has few requests, or few seconds of load.", rule_short_run, NULL},
-    [RULE_THROTTLED] = {"THROTTLED", 2, RULE_ATTEMPT, RULE_VOIDS_TIMES | RULE_VOIDS_TTFT, RULE_INVALID, .95, 1,
+    [RULE_THROTTLED] = {"THROTTLED", 3, RULE_ATTEMPT, RULE_VOIDS_TIMES | RULE_VOIDS_TTFT, RULE_INVALID, .95, 1,
                         "Heat or hardware slowed the device down, or (suspect) its power cap lowered the clock.",
                         rule_throttled, NULL},
     [RULE_SYNTHETIC_ACCEPTANCE] = {"SYNTHETIC_ACCEPTANCE", 1, RULE_ATTEMPT, RULE_VOIDS_TAU | RULE_VOIDS_SPEEDUP,

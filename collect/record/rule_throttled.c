@@ -12,11 +12,29 @@ static bool is_within(const struct telemetry *reading, int device, struct rule_s
     return reading->device == device && (time_ns < 0 || (time_ns >= span.first_ns && time_ns <= span.last_ns));
 }
 
+/* While requests were measured. Where that was over before the device was read, from the reading before to the one
+ * behind. */
+static struct rule_span read_span(const struct attempt *attempt, int device)
+{
+    const struct rule_span span = rule_measured_span(attempt);
+    struct rule_span wide = span;
+    for (int i = 0; i < attempt->telemetry_count; i++) {
+        const struct telemetry *reading = &attempt->telemetry[i];
+        if (is_within(reading, device, span))
+            return span;
+        if (reading->device == device && (double)reading->time_ns < span.first_ns)
+            wide.first_ns = (double)reading->time_ns;
+        else if (reading->device == device && wide.last_ns == span.last_ns)
+            wide.last_ns = (double)reading->time_ns;
+    }
+    return wide;
+}
+
 /* --- slowed down by heat or hardware: an attempt shows it by itself ----------------------------------------------- */
 
 static void judge_device(const struct attempt *attempt, int device, struct verdicts *verdicts)
 {
-    const struct rule_span span = rule_measured_span(attempt);
+    const struct rule_span span = read_span(attempt, device);
     int readings = 0, slowdowns = 0;
     for (int i = 0; i < attempt->telemetry_count; i++) {
         const bool counts = is_within(&attempt->telemetry[i], device, span);
@@ -65,7 +83,7 @@ static double usual_clock(const struct group *group, const struct attempt *attem
     double *clocks = xcalloc((size_t)most, sizeof *clocks);
     for (int i = group->first; i < group->end; i++) {
         const struct attempt *other = &group->run->attempts[i].attempt;
-        const struct rule_span span = rule_measured_span(other);
+        const struct rule_span span = read_span(other, device);
         for (int j = 0; shares_cell(attempt, other) && j < other->telemetry_count; j++)
             if (is_within(&other->telemetry[j], device, span) && !isnan(other->telemetry[j].clock_mhz))
                 clocks[count++] = other->telemetry[j].clock_mhz;
@@ -78,7 +96,7 @@ static double usual_clock(const struct group *group, const struct attempt *attem
 /* The lowest clock that the device had under its power cap; NaN: none. */
 static double capped_clock(const struct attempt *attempt, int device)
 {
-    const struct rule_span span = rule_measured_span(attempt);
+    const struct rule_span span = read_span(attempt, device);
     double lowest = NAN;
     for (int i = 0; i < attempt->telemetry_count; i++)
         if (attempt->telemetry[i].power_cap && is_within(&attempt->telemetry[i], device, span))

@@ -309,6 +309,21 @@ static void is_hot_at_an_unknown_time(struct attempt *a)
     reads(a, (struct telemetry){.time_ns = ATTEMPT_ABSENT, .device = 0, .clock_mhz = NAN, .slowdown = true});
 }
 
+/* Over before a second was: read before it and behind it alone. */
+static void is_hot_on_both_sides(struct attempt *a)
+{
+    is_hot_afterwards(a);
+    a->telemetry[0].time_ns = 0;
+    a->telemetry[1].time_ns = 1;
+}
+
+static void was_hot_long_before(struct attempt *a)
+{
+    is_hot_on_both_sides(a);
+    a->telemetry[0].slowdown = true;
+    a->telemetry[2].slowdown = false;
+}
+
 /* Beside other attempts it may be suspect: see test_rule_run.c. */
 static void is_capped(struct attempt *a)
 {
@@ -372,6 +387,8 @@ static const struct rule_case cases[] = {
     {"tp1-b8", only_four_can_be_compared, NO_RULE},
     {"tp1-b8", is_hot, RULE_THROTTLED, RULE_INVALID, true, 1},
     {"tp1-b8", is_hot_afterwards, NO_RULE},
+    {"tp1-b8", is_hot_on_both_sides, RULE_THROTTLED, RULE_INVALID, true, 1},
+    {"tp1-b8", was_hot_long_before, NO_RULE},
     {"tp1-b8", is_hot_at_an_unknown_time, RULE_THROTTLED, RULE_INVALID, true, 1},
     {"tp1-b8", is_capped, NO_RULE},
 };
