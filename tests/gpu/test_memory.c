@@ -33,16 +33,17 @@ static int find_gpu(void **state)
 
 static struct backend *open_backend(const struct models *own, int sessions, int capacity, struct error *error)
 {
-    const struct backend_options options = {.target = own->target,
-                                            .drafter = own->drafter,
-                                            .dtype = ENGINE_BFLOAT16,
-                                            .ranks = 1,
-                                            .sessions = sessions,
-                                            .capacity = capacity,
-                                            .nodes = NODES,
-                                            .draft_width = WIDTH,
-                                            .vocabulary = own->target->vocabulary_size,
-                                            .algorithms = kept_algorithms()};
+    static struct backend_options options;
+    options = (struct backend_options){.target = own->target,
+                                       .drafter = own->drafter,
+                                       .dtype = ENGINE_BFLOAT16,
+                                       .ranks = 1,
+                                       .sessions = sessions,
+                                       .capacity = capacity,
+                                       .nodes = NODES,
+                                       .draft_width = WIDTH,
+                                       .vocabulary = own->target->vocabulary_size,
+                                       .algorithms = kept_algorithms()};
     *error = (struct error){0};
     return cuda->open(&options, error);
 }
